@@ -13,7 +13,6 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
-#include "shm/doorbell.h"
 
 namespace mc::agent {
 
@@ -109,10 +108,6 @@ Status Agent::open_descriptor_store() {
 
 Status Agent::start(const OpenCluster& open_cluster) {
   const std::uint64_t started_ns = now_ns();
-  if (!shm::register_for_heavy_fences()) {
-    return {MC_UNSUPPORTED,
-            "this kernel has no membarrier(GLOBAL_EXPEDITED); use Linux 4.16 or later"};
-  }
   if (Status status = events_.open(); !status.ok()) return status;
   auto wake = make_eventfd();
   if (!wake) return wake.error();

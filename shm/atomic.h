@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Words that two processes access at once, and the asymmetric fence. All code in shm/ uses this
-// header; the model checker in tests/model replaces it and tries every interleaving, store buffers
-// included. Threads: any.
+// Words that two processes access at once, and their fences. All code in shm/ uses this header; the
+// model checker in tests/model replaces it and tries every interleaving, store buffers included.
+// Threads: any.
 //
-// The asymmetric fence: a frequent reader ("light") and a rare agent ("heavy") each write one word
-// and then read the other's word. Both sides need a store-load fence. The agent's membarrier() runs
-// a fence on every core that runs a registered process, so the reader's side costs nothing.
+// In three places two sides each write one word and then read the other's word: pins against
+// versions, ring against sleep word, and the two words of an OwnerLock. Both sides run full_fence()
+// between. membarrier() in the place of one side's fence is not sound between processes: the kernel
+// skips a processor whose idle task has kept the address space of a process since before the
+// process registered (Linux 6.18, sync_runqueues_membarrier_state()).
 #pragma once
 
 #include <atomic>
@@ -75,12 +77,8 @@ inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t 
 
 // Orders earlier stores before later loads.
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-// The frequent side of an asymmetric pair: a compiler barrier only.
-inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// The rare side: a full fence here and on every core that runs a registered process.
-void heavy_fence();
-// Registers this process with the heavy fences of other processes. False: the kernel has no
-// membarrier, light fences have no effect, and the process must not use shm/.
-bool register_for_heavy_fences();
+// Keeps the program's order of stores for the next agent, if this agent dies between them. Costs
+// nothing: a processor that stops leaves no later store without the earlier ones.
+inline void crash_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace mc::shm

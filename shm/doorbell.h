@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The doorbell: how one side wakes the other side, and only if that side sleeps.
-//   Client to agent: the agent stores agent_asleep = 1, runs a heavy fence, reads the ring again,
-//     and then waits on its eventfd. The client publishes a request, runs a light fence and reads
+//   Client to agent: the agent stores agent_asleep = 1, runs a full fence, reads the ring again,
+//     and then waits on its eventfd. The client publishes a request, runs a full fence and reads
 //     agent_asleep. The client that clears agent_asleep writes the eventfd. A client may ring
 //     before publishing a request; the agent then reads the ring once more.
 //   Agent to client: the client stores client_asleep, runs a full fence, reads the ring again, and
@@ -28,11 +28,11 @@ inline bool claim_bell(ChannelHeader& header) {
 
 // Client: after publishing. True: the caller must signal the agent's eventfd.
 inline bool agent_needs_bell(ChannelHeader& header) {
-  light_fence();
+  full_fence();
   return claim_bell(header);
 }
 
-// Agent: announces sleep. The caller then runs heavy_fence() once for all channels and reads every
+// Agent: announces sleep. The caller then runs full_fence() once for all channels and reads every
 // ring again before sleeping.
 inline void announce_agent_sleep(ChannelHeader& header) { header.agent_asleep.store_relaxed(1); }
 inline void announce_agent_awake(ChannelHeader& header) { header.agent_asleep.store_relaxed(0); }

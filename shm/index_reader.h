@@ -35,7 +35,7 @@ class IndexReader {
   std::uint64_t hash_seed() const { return header_->hash_seed; }
   const Entry& entry(std::uint32_t id) const { return entries_[id]; }
 
-  // From now on find() finds nothing. The caller then runs a heavy fence and looks at all pins: each
+  // From now on find() finds nothing. The caller then runs a full fence and looks at all pins: each
   // object that find() found before has a pin.
   void close() { __atomic_store_n(&closed_, true, __ATOMIC_RELAXED); }
 

@@ -186,7 +186,7 @@ enum class ControlType : std::uint32_t {
   kReservationCacheWanted = 9,
 };
 
-inline constexpr std::uint32_t kControlVersion = 3;
+inline constexpr std::uint32_t kControlVersion = 5;
 inline constexpr std::size_t kMaxControlBytes = 64 * 1024;
 
 struct ControlHeader {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pin slots. A client pins an object to read the object's bytes in place.
-//   Client: writes the slot, runs a light fence, and checks that the entry still has the version.
+//   Client: writes the slot, runs a full fence, and checks that the entry still has the version.
 //     If the version has changed, the client clears the slot and looks the key up again.
-//   Agent: changes the entry's version, runs a heavy fence, and reads all slots. A pinned extent
+//   Agent: changes the entry's version, runs a full fence, and reads all slots. A pinned extent
 //     stays in limbo.
 //   Invariant: the later side sees the store of the earlier side, so the agent never reuses an
 //     extent that a client reads.
@@ -25,7 +25,7 @@ inline constexpr std::uint64_t pin_value(std::uint32_t entry, std::uint64_t vers
 
 inline void set_pin(Word64& slot, std::uint64_t pin) {
   slot.store_relaxed(pin);
-  light_fence();
+  full_fence();
 }
 // Value of a slot in which the client expects a pin from the agent. No entry has this number.
 inline constexpr std::uint64_t kPinWanted = ~std::uint64_t{0};

@@ -10,8 +10,7 @@ namespace mc::agent {
 
 namespace {
 
-// Objects that a full pool evicts at once: a single heavy fence and look at all pins serve the
-// batch.
+// Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
 constexpr std::uint64_t kEvictBatch = 128;
 // Between requests a full pool keeps this fraction of itself free.
 constexpr std::uint64_t kHeadroomShare = 256;

@@ -5,7 +5,7 @@
 
 #include "agent/pool/policy/policy.h"
 #include "libmc/base/failpoint.h"
-#include "shm/doorbell.h"
+#include "shm/atomic.h"
 #include "shm/pins.h"
 
 namespace mc::agent {
@@ -38,7 +38,7 @@ std::vector<std::uint64_t> Limbo::sorted_pins() const {
 }
 
 void Limbo::check() {
-  shm::heavy_fence();
+  shm::full_fence();
   const std::vector<std::uint64_t> pins = sorted_pins();
   const auto pinned = [&](std::uint32_t id) {
     const std::uint64_t pin = shm::pin_value(id, index_.entry(id).version.load_relaxed());

@@ -26,7 +26,7 @@ class Limbo {
 
   // REQUIRES: the entry's state is kLimbo.
   void add(std::uint32_t entry);
-  // Reads all pins after a heavy fence, and finds the entries without a pin.
+  // Reads all pins after a full fence, and finds the entries without a pin.
   void check();
   // True if the entries that came since the last check() are worth the cost of a check().
   bool check_is_due(std::uint64_t unchecked_bytes) const;

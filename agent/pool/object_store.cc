@@ -211,7 +211,7 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
   // From here on a crash leaves either the object or the reservation.
   index_->header().publishing_session.store_relaxed(session_id);
   index_->header().publishing_entry.store_release(order.entry + std::uint64_t{1});
-  shm::light_fence();
+  shm::crash_fence();
   const bool soft = order.pin == MC_PIN_SOFT;
   const shm::AttributeField attribute{soft ? steady_seconds() + order.pin_ttl_s : 0, order.group};
   entry.checksum.store_relaxed(order.checksum);

@@ -40,7 +40,7 @@ void ActiveChannels::put_idle_to_sleep(std::uint64_t now) {
   for (const Active& active : active_) {
     if (idle(active)) shm::announce_agent_sleep(active.header());
   }
-  shm::heavy_fence();
+  shm::full_fence();
   std::erase_if(active_, [&](const Active& active) {
     if (!idle(active)) return false;
     if (!active.channel().requests.has_record()) {
@@ -55,7 +55,7 @@ void ActiveChannels::put_idle_to_sleep(std::uint64_t now) {
 bool ActiveChannels::put_all_to_sleep() {
   if (active_.empty()) return true;
   for (const Active& active : active_) shm::announce_agent_sleep(active.header());
-  shm::heavy_fence();
+  shm::full_fence();
   bool work = false;
   for (const Active& active : active_) work |= active.channel().requests.has_record();
   if (!work) {

@@ -193,12 +193,9 @@ std::vector<Verdict> check_kernel_features(const KernelFeatures& features) {
     const char* without;
     const char* remedy;
   };
-  const std::array<Row, 7> rows{{
+  const std::array<Row, 6> rows{{
       {"memfd-sealing", features.sealed_memfd, true, "no memory can be shared safely",
        "Linux 3.17 or later, and a seccomp profile that allows memfd_create"},
-      {"membarrier", features.membarrier_global_expedited, true,
-       "readers' pins cannot be seen in time",
-       "Linux 4.16 or later, and a seccomp profile that allows membarrier"},
       {"pidfd-open", features.pidfd_open, true, "the end of a client cannot be seen",
        "Linux 5.3 or later, and a seccomp profile that allows pidfd_open"},
       {"peer-pidfd", features.peer_pidfd, false,

@@ -45,7 +45,6 @@ struct HostFacts {
 
 struct KernelFeatures {
   bool sealed_memfd = false;
-  bool membarrier_global_expedited = false;
   bool pidfd_open = false;
   bool peer_pidfd = false;
   bool futex_waitv = false;

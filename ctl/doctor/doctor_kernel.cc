@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -29,11 +28,6 @@ namespace {
 bool has_sealed_memfd() {
   const Fd fd(::memfd_create("mc-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   return fd && ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-}
-
-bool has_membarrier() {
-  const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-  return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
 }
 
 bool has_pidfd_open() {
@@ -72,7 +66,6 @@ bool refuses_arguments(long result) { return result < 0 && errno != ENOSYS && er
 KernelFeatures probe_kernel() {
   KernelFeatures out;
   out.sealed_memfd = has_sealed_memfd();
-  out.membarrier_global_expedited = has_membarrier();
   out.pidfd_open = has_pidfd_open();
   out.peer_pidfd = has_peer_pidfd();
   out.futex_waitv = refuses_arguments(::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, 0));

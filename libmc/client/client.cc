@@ -219,10 +219,6 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
     }
     connector = make_socket_connector(agent);
   }
-  if (!shm::register_for_heavy_fences()) {
-    return fail(MC_UNSUPPORTED,
-                "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
-  }
   DeviceDriver::find();  // before the first device address can be passed
   auto client = std::unique_ptr<Client>(new Client(options, *per_check, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);

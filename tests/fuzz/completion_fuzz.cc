@@ -149,7 +149,6 @@ class ToFalseAgent : public mc::client::Connector {
 };
 
 mc_client* open_client() {
-  require(shm::register_for_heavy_fences());
   false_agent = new FalseAgent;
   mc::client::set_embedded_factory(
       [](const char*) -> mc::Result<std::unique_ptr<mc::client::Connector>> {

@@ -53,7 +53,6 @@ void put(ObjectStore& store, std::uint32_t number, std::uint32_t group) {
 class Image {
  public:
   Image() {
-    require(mc::shm::register_for_heavy_fences());
     auto store = std::move(*ObjectStore::create(config_of(), no_pins));
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint32_t i = 0; i < 36; ++i) put(*store, i, i % 8 == 0 ? 1 + i / 8 : 0);

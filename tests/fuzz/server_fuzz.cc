@@ -24,7 +24,6 @@ constexpr std::uint64_t kStagingBytes = 32 * 1024;
 class Rig {
  public:
   Rig() {
-    require(shm::register_for_heavy_fences());
     agent::ObjectStore::Config config;
     config.pool_bytes = kPoolBytes;
     config.max_pool_bytes = 2 * kPoolBytes;

@@ -123,15 +123,20 @@ TEST(DoorbellModel, AClientMayDieAtAnyStep) {
   expect_holds(Memory::kTotalStoreOrder, doorbell(setting));
 }
 
-TEST(DoorbellMutant, AnAgentWithoutHeavyFenceIsFound) {
+TEST(DoorbellMutant, AnAgentWithoutFenceIsFound) {
   expect_found(Memory::kTotalStoreOrder, doorbell({.requests = 1, .faults = {}}),
-               {{"prepare_sleep", Kind::kHeavy, Action::kSkip}});
+               {{"prepare_sleep", Kind::kFence, Action::kSkip}});
 }
 
-TEST(DoorbellMutant, ADemotionWithoutHeavyFenceIsFound) {
+TEST(DoorbellMutant, ADemotionWithoutFenceIsFound) {
   expect_found(Memory::kTotalStoreOrder,
                doorbell({.requests = 1, .demote_first = true, .faults = {}}),
-               {{"put_to_sleep", Kind::kHeavy, Action::kSkip}});
+               {{"put_to_sleep", Kind::kFence, Action::kSkip}});
+}
+
+TEST(DoorbellMutant, AClientWithoutFenceIsFound) {
+  expect_found(Memory::kTotalStoreOrder, doorbell({.requests = 1, .faults = {}}),
+               {{"agent_needs_bell", Kind::kFence, Action::kSkip}});
 }
 
 TEST(DoorbellMutant, AnAgentThatDoesNotLookAgainIsFound) {

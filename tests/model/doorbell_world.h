@@ -190,7 +190,7 @@ class DoorbellAgent {
   void put_to_sleep(DoorbellChannel& channel) {
     if (!channel.active) return;
     shm::announce_agent_sleep(*channel.header);
-    shm::heavy_fence();
+    shm::full_fence();
     if (faults_.no_second_look || !channel.agent_requests.has_record()) {
       channel.active = false;
     } else {
@@ -206,7 +206,7 @@ class DoorbellAgent {
       shm::announce_agent_sleep(*channel->header);
     }
     if (!any) return true;
-    shm::heavy_fence();
+    shm::full_fence();
     bool work = false;
     for (DoorbellChannel* channel : channels_) {
       if (channel->active && !faults_.no_second_look) work |= channel->agent_requests.has_record();

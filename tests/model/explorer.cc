@@ -49,8 +49,6 @@ struct Actor {
 
 // REQUIRES: the steps belong to different processes.
 bool dependent(const Actor& p, const Op& a, const Actor& q, const Op& b) {
-  if (a.kind == Kind::kHeavy) return b.kind == Kind::kStore && q.is_thread && q.thread == a.target;
-  if (b.kind == Kind::kHeavy) return dependent(q, b, p, a);
   if (a.kind == Kind::kKill) return q.is_thread && q.thread == a.target;
   if (b.kind == Kind::kKill) return dependent(q, b, p, a);
   // A store is private to the thread until the flush.
@@ -95,12 +93,10 @@ class Explorer {
     events_.clear();
     last_at_.clear();
     wide_.clear();
-    for (auto& list : stores_of_) list.clear();
     for (auto& list : steps_of_) list.clear();
     for (auto& list : flush_events_) list.clear();
     for (Clock& clock : flushes_of_) clock = Clock{};
     for (Clock& clock : clocks_) clock = Clock{};
-    heavy_events_.clear();
     kill_events_.clear();
     // The steps before the newest choice have been analysed before.
     const std::size_t first_new = frames_.empty() ? 0 : frames_.size() - 1;
@@ -189,12 +185,6 @@ class Explorer {
           }
         }
         break;
-      case Kind::kHeavy:
-        clock.join(clocks_[machine_->fencing()]);
-        break;
-      case Kind::kHeavyEnd:
-        for (const auto index : heavy_events_) clock.join(events_[index].clock);
-        break;
       case Kind::kFutexSleep:
         if (machine_->enabled(p)) clock.join(clocks_[machine_->woken_by(thread)]);
         break;
@@ -227,8 +217,6 @@ class Explorer {
       if (const auto found = last_at_.find(op.first); found != last_at_.end()) all(found->second);
       all(wide_);
     }
-    if (op.kind == Kind::kHeavy) all(stores_of_[op.target]);
-    if (op.kind == Kind::kStore) all(heavy_events_);
     if (op.kind == Kind::kKill) all(steps_of_[op.target]);
     if (of_thread) all(kill_events_);
   }
@@ -244,7 +232,6 @@ class Explorer {
       const Event& earlier = events_[index];
       if (depends(earlier, self, event.op)) event.clock.join(earlier.clock);
     });
-    if (event.op.kind == Kind::kHeavy) event.clock.join(flushes_of_[event.op.target]);
   }
 
   void record(Event event) {
@@ -259,11 +246,7 @@ class Explorer {
       flushes_of_[event.thread].join(event.clock);
       flush_events_[event.thread].push_back(index);
     }
-    if (op.kind == Kind::kStore) {
-      stores_of_[event.thread].push_back(index);
-      machine_->set_newest_entry_clock(event.thread, event.clock);
-    }
-    if (op.kind == Kind::kHeavy) heavy_events_.push_back(index);
+    if (op.kind == Kind::kStore) machine_->set_newest_entry_clock(event.thread, event.clock);
     if (op.kind == Kind::kKill) kill_events_.push_back(index);
     if (event.of_thread) steps_of_[event.thread].push_back(index);
     events_.push_back(std::move(event));
@@ -350,8 +333,7 @@ class Explorer {
   std::vector<Event> events_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> last_at_;
   std::vector<std::uint32_t> racing_, without_;  // scratch of find_races() and branch_at()
-  std::vector<std::uint32_t> wide_, heavy_events_, kill_events_;
-  std::vector<std::uint32_t> stores_of_[Machine::kMaxThreads];
+  std::vector<std::uint32_t> wide_, kill_events_;
   std::vector<std::uint32_t> flush_events_[Machine::kMaxThreads];
   std::vector<std::uint32_t> steps_of_[Machine::kMaxThreads];
   Clock flushes_of_[Machine::kMaxThreads];

@@ -2,10 +2,9 @@
 //
 // Tries every relevant interleaving of a scenario by running the scenario again and again: dynamic
 //   partial-order reduction (Flanagan and Godefroid, POPL 2005) with sleep sets. Two steps of
-//   different processes depend on each other if both touch the same word and one writes, if a heavy
-//   fence meets a store that enters a buffer, or if a killer meets a step of its victim. After each
-//   step the explorer finds the last earlier step on which the next steps depend and which could
-//   come later, and branches there.
+//   different processes depend on each other if both touch the same word and one writes, or if a
+//   killer meets a step of its victim. After each step the explorer finds the last earlier step on
+//   which the next steps depend and which could come later, and branches there.
 // Threads: one. Owns: the path. Trusts: a scenario is deterministic for the same choices.
 #pragma once
 

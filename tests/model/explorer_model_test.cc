@@ -12,7 +12,7 @@
 namespace mc::model {
 namespace {
 
-enum class What { kLoad, kStore, kRelease, kExchange, kFence, kHeavyFence, kAwait };
+enum class What { kLoad, kStore, kRelease, kExchange, kFence, kAwait };
 struct Instruction {
   What what = What::kLoad;
   unsigned word = 0;
@@ -57,9 +57,6 @@ std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
             case What::kFence:
               shm::full_fence();
               break;
-            case What::kHeavyFence:
-              shm::heavy_fence();
-              break;
             case What::kAwait:
               forget_reads();
               while (word.load_relaxed() == 0) retry();
@@ -88,13 +85,12 @@ bool reads_can_be(const std::set<Outcome>& found, const Outcome& reads) {
 }
 
 constexpr Instruction kReadX{What::kLoad, 0}, kReadY{What::kLoad, 1}, kWriteX{What::kStore, 0},
-    kWriteY{What::kStore, 1}, kFullFence{What::kFence, 0}, kHeavy{What::kHeavyFence, 0};
+    kWriteY{What::kStore, 1}, kFullFence{What::kFence, 0};
 
 TEST(ExplorerModel, StoreBuffersDelayStoresUntilAFence) {
   const Program plain{{{kWriteX, kReadY}, {kWriteY, kReadX}}};
   const Program fenced{{{kWriteX, kFullFence, kReadY}, {kWriteY, kFullFence, kReadX}}};
   const Program half{{{kWriteX, kReadY}, {kWriteY, kFullFence, kReadX}}};
-  const Program heavy{{{kWriteX, kReadY}, {kWriteY, kHeavy, kReadX}}};
   const auto both_miss = [](const Program& program) {
     const bool second_fenced = program.threads[1].size() == 3;
     Outcome reads = {99, 0, 99, 0};
@@ -107,7 +103,6 @@ TEST(ExplorerModel, StoreBuffersDelayStoresUntilAFence) {
   EXPECT_TRUE(both_miss(plain));
   EXPECT_FALSE(both_miss(fenced));
   EXPECT_TRUE(both_miss(half));
-  EXPECT_FALSE(both_miss(heavy));
 }
 
 TEST(ExplorerModel, OnlyAReleaseKeepsStoresInOrderUnderPartialStoreOrder) {
@@ -124,17 +119,11 @@ Program random_program(std::mt19937& random) {
   Program program;
   const auto pick = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
   const unsigned threads = 2 + pick(2);
-  bool fenced = false;
   for (unsigned t = 0; t < threads; ++t) {
     std::vector<Instruction> body;
     const unsigned length = threads == 2 ? 2 + pick(3) : 2;
     for (unsigned i = 0; i < length; ++i) {
-      auto what = static_cast<What>(pick(pick(3) == 0 ? 7 : 5));
-      // One thread at a time runs heavy fences, as in the product.
-      if (what == What::kHeavyFence && fenced && t > 0) what = What::kFence;
-      fenced |= what == What::kHeavyFence;
-      if (what == What::kHeavyFence && t != 0) what = What::kFence;
-      body.push_back({what, pick(2)});
+      body.push_back({static_cast<What>(pick(pick(3) == 0 ? 6 : 5)), pick(2)});
     }
     program.threads.push_back(std::move(body));
   }
@@ -143,8 +132,7 @@ Program random_program(std::mt19937& random) {
 }
 
 std::string describe(const Program& program) {
-  static const char* const kNames[] = {"load",  "store", "release", "exchange",
-                                       "fence", "heavy", "await"};
+  static const char* const kNames[] = {"load", "store", "release", "exchange", "fence", "await"};
   std::string text = program.dies ? "(first may die) " : "";
   for (const auto& body : program.threads) {
     for (const Instruction& step : body) {

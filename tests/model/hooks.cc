@@ -66,10 +66,6 @@ void full_fence(const Site& site) {
   if (Machine* running = machine()) running->full_fence(site);
 }
 
-void heavy_fence(const Site& site) {
-  if (Machine* running = machine()) running->heavy_fence(site);
-}
-
 void punch(void* range, std::uint64_t bytes, const Site& site) {
   if (Machine* running = machine()) {
     running->punch(range, bytes, site);

@@ -30,7 +30,6 @@ void store(void* word, unsigned bytes, std::uint64_t value, Order order, const S
 std::uint64_t rmw(void* word, unsigned bytes, Rmw how, std::uint64_t operand,
                   std::uint64_t expected, const Site& site);
 void full_fence(const Site& site);
-void heavy_fence(const Site& site);
 // Zeroes a range at once, like the system when it takes pages away.
 void punch(void* range, std::uint64_t bytes, const Site& site);
 // An eventfd, identified by a word of modelled memory that counts the signals.

@@ -51,7 +51,7 @@ void Machine::begin(Memory memory, const std::vector<Mutation>* mutations) {
   memory_ = memory;
   mutations_ = mutations;
   const auto count = static_cast<unsigned>(threads_.size());
-  for (const Role role : {Role::kThread, Role::kBarrier, Role::kKiller}) {
+  for (const Role role : {Role::kThread, Role::kKiller}) {
     for (unsigned i = 0; i < count; ++i) {
       Process process{role, i, 0, {}};
       if (role == Role::kKiller && (killers_ >> i & 1) != 0) {
@@ -134,8 +134,6 @@ bool Machine::may_run(const Process& process) const {
     }
     case Kind::kKill:
       return !thread.done && !thread.dead;
-    case Kind::kHeavy:
-      return thread.buffer.empty();
     default:
       break;
   }
@@ -148,8 +146,6 @@ bool Machine::may_run(const Process& process) const {
       return reads_changed(thread);
     case Kind::kFutexSleep:
       return thread.woken;
-    case Kind::kHeavyEnd:
-      return barriers_left_ == 0;
     case Kind::kWaitEvent:
       return thread.buffer.empty() &&
              read_memory(arena_base() + process.next.first * 8, sizeof(std::uint64_t)) != 0;
@@ -206,11 +202,6 @@ void Machine::step(unsigned number) {
   switch (process.role) {
     case Role::kThread:
       step_thread(thread);
-      break;
-    case Role::kBarrier:
-      note(number, Kind::kHeavy, nullptr, 0, {"", "", 0});
-      process.next = Op{};
-      --barriers_left_;
       break;
     case Role::kKiller:
       note(number, Kind::kKill, nullptr, 0, {"", "", 0});
@@ -356,24 +347,6 @@ void Machine::full_fence(const Site& site) {
   release_held(me());
   post(op_of(Kind::kFence));
   note(my_number(), Kind::kFence, nullptr, 0, site);
-}
-
-void Machine::heavy_fence(const Site& site) {
-  if (abandoning_ || mutated(site, Kind::kHeavy, Action::kSkip)) return;
-  release_held(me());
-  post(op_of(Kind::kFence));
-  note(my_number(), Kind::kFence, nullptr, 0, site);
-  fencing_ = my_number();
-  const auto count = static_cast<unsigned>(threads_.size());
-  for (unsigned i = 0; i < count; ++i) {
-    if (i == fencing_) continue;
-    Process& barrier = processes_[count + i];
-    barrier.next = op_of(Kind::kHeavy);
-    barrier.next.target = static_cast<std::uint8_t>(i);
-    ++barriers_left_;
-  }
-  post(op_of(Kind::kHeavyEnd));
-  note(my_number(), Kind::kHeavyEnd, nullptr, 0, site);
 }
 
 void Machine::punch(void* range, std::uint64_t bytes, const Site& site) {

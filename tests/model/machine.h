@@ -6,8 +6,6 @@
 //     a flusher     moves an entry of a thread's store buffer to memory. Total store order: one per
 //                   thread, oldest entry first. Partial store order: one per thread and word; only
 //                   an ordered store (release) waits for all older entries
-//     a barrier     membarrier() on another thread's processor: waits until that thread's
-//                   buffer is empty
 //     a killer      stops a thread for ever; earlier stores of the thread still reach the memory
 //   Fences, locked operations and system calls wait until the thread's own buffer is empty.
 // Threads: one real thread. Owns: the fibers. Trusts: scenarios keep shared words in the arena.
@@ -36,8 +34,6 @@ enum class Kind : std::uint8_t {
   kFlush,  // from the buffer to memory
   kRmw,
   kFence,
-  kHeavy,  // heavy_fence() has reached another thread
-  kHeavyEnd,
   kAwait,  // the thread reads again, because a word that it read has changed
   kFutexWait,
   kFutexSleep,
@@ -57,7 +53,7 @@ inline std::uint64_t granule_of(const void* at) {
 struct Op {
   Kind kind = Kind::kNone;
   bool writes = false;
-  std::uint8_t target = 0;             // kHeavy, kKill: a thread
+  std::uint8_t target = 0;             // kKill: a thread
   std::uint64_t first = 0, end = 0;    // granules touched
   std::vector<std::uint64_t> awaited;  // kAwait: granules read
   bool touches(std::uint64_t granule) const;
@@ -130,8 +126,6 @@ class Machine {
   bool flush_is_ordered(unsigned process) const;
   std::uint64_t flush_number(unsigned process) const;  // number among the thread's stores
   void set_newest_entry_clock(unsigned thread, const Clock& clock);
-  // The thread that runs the heavy fence.
-  unsigned fencing() const { return fencing_; }
   // The thread that woke a futex sleeper.
   unsigned woken_by(unsigned thread) const { return threads_[thread].woken_by; }
 
@@ -142,7 +136,6 @@ class Machine {
   std::uint64_t rmw(void* word, unsigned bytes, Rmw how, std::uint64_t operand,
                     std::uint64_t expected, const Site& site);
   void full_fence(const Site& site);
-  void heavy_fence(const Site& site);
   void punch(void* range, std::uint64_t bytes, const Site& site);
   void signal_event(std::uint64_t* event, const Site& site);
   void wait_event(std::uint64_t* event, const Site& site);
@@ -180,7 +173,7 @@ class Machine {
     unsigned woken_by = 0;
     const void* futex = nullptr;
   };
-  enum class Role : std::uint8_t { kThread, kBarrier, kKiller, kFlusher };
+  enum class Role : std::uint8_t { kThread, kKiller, kFlusher };
   struct Process {
     Role role;
     unsigned thread;
@@ -221,8 +214,6 @@ class Machine {
   std::string violation_;
   unsigned killers_ = 0;
   Thread* current_ = nullptr;
-  unsigned fencing_ = 0;
-  unsigned barriers_left_ = 0;
   bool abandoning_ = false;
 };
 

@@ -203,9 +203,14 @@ TEST(StoreModel, AnObjectThatIsMovedIsReadAtEitherPlace) {
                      {always_gets('a')}));
 }
 
-TEST(StoreMutant, AReclaimWithoutHeavyFenceIsFound) {
+TEST(StoreMutant, AReclaimWithoutFenceIsFound) {
   expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
-               {{"check", Kind::kHeavy, Action::kSkip}});
+               {{"check", Kind::kFence, Action::kSkip}});
+}
+
+TEST(StoreMutant, APinWithoutFenceIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"set_pin", Kind::kFence, Action::kSkip}});
 }
 
 TEST(StoreMutant, AReclaimThatDoesNotLookAtPinsIsFound) {

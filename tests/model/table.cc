@@ -23,10 +23,6 @@ const char* kind_name(Kind kind) {
       return "exchange";
     case Kind::kFence:
       return "fence";
-    case Kind::kHeavy:
-      return "> fenced by heavy_fence";
-    case Kind::kHeavyEnd:
-      return "heavy fence done";
     case Kind::kAwait:
       return "look again";
     case Kind::kFutexWait:

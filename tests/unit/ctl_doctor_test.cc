@@ -44,7 +44,7 @@ AgentFacts good_agent() {
   return agent;
 }
 
-KernelFeatures good_kernel() { return {true, true, true, true, true, true, true}; }
+KernelFeatures good_kernel() { return {true, true, true, true, true, true}; }
 
 TEST(CtlDoctor, GoodHostPassesEveryCheckWithoutRemedies) {
   for (const Verdict& verdict : all_checks(good_host(), good_kernel(), good_agent())) {
@@ -169,7 +169,7 @@ TEST(CtlDoctor, RequiredKernelFeaturesFailAndOthersDoNot) {
   for (const Verdict& verdict : check_kernel_features(KernelFeatures())) {
     if (verdict.health == Health::kFail) failing.insert(verdict.check);
   }
-  EXPECT_EQ(failing, (std::set<std::string>{"memfd-sealing", "membarrier", "pidfd-open"}));
+  EXPECT_EQ(failing, (std::set<std::string>{"memfd-sealing", "pidfd-open"}));
 }
 
 TEST(CtlDoctor, DirectoryIsJudgedByItsModeAndOwner) {
@@ -210,7 +210,6 @@ TEST(CtlDoctor, AgentOfAnotherVersionIsAWarning) {
 TEST(CtlDoctor, ThisKernelHasWhatTheTestsThemselvesNeed) {
   const KernelFeatures features = probe_kernel();
   EXPECT_TRUE(features.sealed_memfd);
-  EXPECT_TRUE(features.membarrier_global_expedited);
   EXPECT_TRUE(features.pidfd_open);
 }
 

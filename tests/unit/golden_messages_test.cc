@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between client and agent of control version 3, byte by byte. An agent and a libmc of
+// The messages between client and agent of control version 5, byte by byte. An agent and a libmc of
 // two builds exchange these bytes. If one of these tests fails, see golden_layout_test.cc.
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 namespace mc::shm {
 namespace {
 
-static_assert(kControlVersion == 3, "a new version: add its golden file and its tests");
+static_assert(kControlVersion == 5, "a new version: add its golden file and its tests");
 
 golden::Bytes golden_message(const std::string& name) {
-  const golden::Sections sections = golden::read("messages-v4.txt");
+  const golden::Sections sections = golden::read("messages-v5.txt");
   const auto found = sections.find(name);
   return found != sections.end() ? found->second : golden::Bytes{};
 }

@@ -175,7 +175,7 @@ bool Memory::has_pins() const {
 bool Memory::let_go() {
   if (gone_) return true;
   index.close();
-  shm::heavy_fence();
+  shm::full_fence();
   if (has_pins()) return false;
   gone_ = index_map.let_go() && pool_map.let_go() && pool_write_map.let_go();
   return gone_;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lock that one thread, the owner, takes very often and other threads (visitors)
-//   almost never. The owner pays two plain stores and a load. A locked instruction would wait until
-//   all earlier stores (the bytes of an object, too) have left for memory.
-//   Owner: in_use = 1, light fence, read wanted.  Visitor: wanted = 1, heavy fence, read in_use.
+//   almost never. The owner pays a single fence, half of the cost of a mutex.
+//   Owner: in_use = 1, full fence, read wanted.  Visitor: wanted = 1, full fence, read in_use.
 //   The second of the two sees the store of the first.
 // Threads: the owner calls try_lock() and unlock(). Visitors, one at a time, call the rest. Another
 //   thread may become the owner under a lock that orders the two.
@@ -18,7 +17,7 @@ class OwnerLock {
   // False: a visitor is present or comes; try again later.
   bool try_lock() {
     in_use_.store_relaxed(1);
-    shm::light_fence();
+    shm::full_fence();
     if (wanted_.load_acquire() == 0) return true;
     unlock();
     return false;
@@ -28,7 +27,7 @@ class OwnerLock {
   // Keeps the owner out. The owner may still be inside; the visit begins when owner_is_out().
   void want() {
     wanted_.store_relaxed(1);
-    shm::heavy_fence();
+    shm::full_fence();
   }
   bool owner_is_out() const { return in_use_.load_acquire() == 0; }
   void end_visit() { wanted_.store_release(0); }

@@ -88,9 +88,7 @@ inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t 
   return matches;
 }
 inline void full_fence(MC_MODEL_SITE) { model::full_fence(site); }
-// A compiler barrier; the model has no compiler reordering.
-inline void light_fence() {}
-inline void heavy_fence(MC_MODEL_SITE) { model::heavy_fence(site); }
-inline bool register_for_heavy_fences() { return true; }
+// Nothing: only the thread itself dies, and its earlier stores still reach the memory.
+inline void crash_fence() {}
 
 }  // namespace mc::shm
