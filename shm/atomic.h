@@ -4,11 +4,11 @@
 // model checker in tests/model replaces it and tries every interleaving, store buffers included.
 // Threads: any.
 //
-// In three places two sides each write one word and then read the other's word: pins against
-// versions, ring against sleep word, and the two words of an OwnerLock. Both sides run full_fence()
-// between. membarrier() in the place of one side's fence is not sound between processes: the kernel
-// skips a processor whose idle task has kept the address space of a process since before the
-// process registered (Linux 6.18, sync_runqueues_membarrier_state()).
+// In three places two sides write a word and then read the other side's word: pins against versions,
+// ring against sleep word, and the two words of an OwnerLock. The two sides run full_fence() between.
+// membarrier() in the place of a fence is not sound between processes: the kernel skips a processor
+// whose idle task has kept the address space of a process since before the registration of the
+// process (Linux 6.18, sync_runqueues_membarrier_state()).
 #pragma once
 
 #include <atomic>

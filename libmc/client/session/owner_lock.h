@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lock that one thread, the owner, takes very often and other threads (visitors)
-//   almost never. The owner pays a single fence, half of the cost of a mutex.
+//   almost never. The owner pays a single fence; a mutex costs two locked instructions.
 //   Owner: in_use = 1, full fence, read wanted.  Visitor: wanted = 1, full fence, read in_use.
 //   The second of the two sees the store of the first.
 // Threads: the owner calls try_lock() and unlock(). Visitors, one at a time, call the rest. Another
