@@ -21,8 +21,9 @@ constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
 // Between two tries to open staging while the agent is away.
 constexpr std::uint64_t kAgentAwayNs = 20'000'000;
-// Values up to this size are copied within the time that an agent polls its rings after a bell.
-constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
+// Values up to this size are copied within the time that an agent polls its rings after a bell, and
+// within the time that a visitor of the reservation cache may wait.
+constexpr std::uint64_t kSmallBytes = 64 * 1024;
 
 // The agent that has these answers is away. The next agent may have another answer.
 bool is_away(mc_status status) {
@@ -56,9 +57,12 @@ PutBatch::~PutBatch() {
 
 PutBatch::Wants PutBatch::step() {
   take_answers();
+  // One lock for the items of a request: the fence of a lock waits until all earlier copies are written.
+  std::optional<Channel::ReservationCacheLock> cache;
   for (;;) {
     while (next_ < count_) {
       if (must_send()) {
+        cache.reset();
         if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
       }
       for (; prefetched_ < std::min(count_, next_ + hashed_.size()); ++prefetched_) {
@@ -66,6 +70,11 @@ PutBatch::Wants PutBatch::step() {
         channel_.memory().index.prefetch(hash_of_item(prefetched_));
       }
       if (is_open(next_)) {
+        if (is_staged() || value_bytes(items_[next_]) > kSmallBytes) {
+          cache.reset();
+        } else if (!cache) {
+          cache.emplace(channel_);
+        }
         if (const Wants wants = write(next_); wants != Wants::kNothing) return wants;
       }
       ++next_;
@@ -99,7 +108,7 @@ PutBatch::Wants PutBatch::write(std::size_t index) {
     end(index, {});
     return Wants::kNothing;
   }
-  if (channel_.memory().isolated || !elsewhere_.ok()) return stage(index);
+  if (is_staged()) return stage(index);
   return write_here(index, hash);
 }
 
@@ -452,7 +461,7 @@ namespace {
 [[gnu::hot]] bool put_from_reservation_cache(Channel& channel, mc_put_item& item,
                                              const PutRules& rules) {
   const std::uint64_t length = value_bytes(item);
-  if (length <= kWakeAheadBytes) channel.wake_ahead();
+  if (length <= kSmallBytes) channel.wake_ahead();
   const std::uint64_t hash = hash_of(channel, item.key);
   if (channel.memory().isolated) return false;
   if (!rules.upsert && object_exists(channel, item.key, hash, true)) {

@@ -87,6 +87,8 @@ class PutBatch {
     return items_[index].status == kOpen && items_[index].piece_count > 0;
   }
   std::uint64_t hash_of_item(std::size_t index);
+  // The agent or another host copies the value, from staging.
+  bool is_staged() const { return channel_.memory().isolated || !elsewhere_.ok(); }
   Wants write(std::size_t index);
   Wants write_here(std::size_t index, std::uint64_t hash);
   Wants stage(std::size_t index);

@@ -192,6 +192,7 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
   const auto whole = static_cast<mc_status>(channel.completion(ticket).status);
   // The agent keeps no reservation of a group.
   const bool group = (flags & shm::kFlagGroup) != 0;
+  const Channel::ReservationCacheLock cache(channel);
   for (std::uint32_t i = 0; i < puts.size(); ++i) {
     Put& put = puts[i];
     if (group) {

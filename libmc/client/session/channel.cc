@@ -42,7 +42,7 @@ Status Channel::join(std::uint64_t deadline_ns) {
   if (!same_session) {
     // Both change under the lock: entry numbers of the old session mean other reservations in the
     // new one.
-    const ReservationCacheLock lock(reservation_cache_lock_);
+    const ReservationCacheLock lock(*this);
     reservation_cache_.clear();
     reservation_cache_bytes_ = 0;
     memory_ = current.connection.memory;
@@ -81,7 +81,7 @@ void Channel::repeat_unanswered() {
 // Requests of a lost session get no answer, and cached reservations are gone.
 void Channel::lose_all() {
   {
-    const ReservationCacheLock lock(reservation_cache_lock_);
+    const ReservationCacheLock lock(*this);
     reservation_cache_.clear();
     reservation_cache_bytes_ = 0;
   }
@@ -302,8 +302,9 @@ void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std:
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Channel::ReservationCacheLock::ReservationCacheLock(OwnerLock& lock) : lock_(lock) {
-  while (!lock_.try_lock()) ::sched_yield();
+Channel::ReservationCacheLock::ReservationCacheLock(Channel& channel) : channel_(channel) {
+  if (channel_.reservation_cache_locks_++ > 0) return;
+  while (!channel_.reservation_cache_lock_.try_lock()) ::sched_yield();
 }
 
 Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(lock) {
@@ -332,7 +333,7 @@ Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(l
 }
 
 [[gnu::hot]] bool Channel::take_reservation_cache(std::uint64_t bytes, Reserved& reserved) {
-  const ReservationCacheLock lock(reservation_cache_lock_);
+  const ReservationCacheLock lock(*this);
   ReservationCacheOf* const reservation_cache = reservation_cache_of(bytes);
   if (reservation_cache == nullptr || reservation_cache->items.empty()) return false;
   reserved.id = reservation_cache->items.back().id;
@@ -357,7 +358,7 @@ void Channel::take_all_reservation_cache(const Memory& memory, std::vector<Reser
 
 [[gnu::hot]] bool Channel::reservation_cache_wants(std::uint64_t bytes,
                                                    std::uint64_t expected_bytes) {
-  const ReservationCacheLock lock(reservation_cache_lock_);
+  const ReservationCacheLock lock(*this);
   const ReservationCacheOf* const reservation_cache = reservation_cache_of(bytes);
   const std::uint64_t held =
       reservation_cache == nullptr ? 0 : reservation_cache->items.size() * bytes;
@@ -371,12 +372,12 @@ void Channel::take_all_reservation_cache(const Memory& memory, std::vector<Reser
   }
   bool full = false;
   {
-    const ReservationCacheLock lock(reservation_cache_lock_);
+    const ReservationCacheLock lock(*this);
     put_in_reservation_cache(reserved.length, {reserved.id, reserved.extents[0].offset_bytes});
     full = reservation_cache_bytes_ > memory_->reservation_cache_bytes;
   }
   while (full && shrink_reservation_cache()) {
-    const ReservationCacheLock lock(reservation_cache_lock_);
+    const ReservationCacheLock lock(*this);
     full = reservation_cache_bytes_ > memory_->reservation_cache_bytes;
   }
 }
@@ -388,7 +389,7 @@ bool Channel::shrink_reservation_cache() {
   CachedReservation taken[kUncachedAtOnce];
   std::uint32_t count = 0;
   {
-    const ReservationCacheLock lock(reservation_cache_lock_);
+    const ReservationCacheLock lock(*this);
     const auto oldest =
         std::min_element(reservation_cache_.begin(), reservation_cache_.end(),
                          [](const ReservationCacheOf& one, const ReservationCacheOf& other) {
@@ -409,7 +410,7 @@ bool Channel::shrink_reservation_cache() {
   ReservationId ids[kUncachedAtOnce];
   for (std::uint32_t i = 0; i < count; ++i) ids[i] = taken[i].id;
   if (count == 0 || give_back({ids, count})) return true;
-  const ReservationCacheLock lock(reservation_cache_lock_);
+  const ReservationCacheLock lock(*this);
   for (std::uint32_t i = 0; i < count; ++i) put_in_reservation_cache(length, taken[i]);
   return false;
 }

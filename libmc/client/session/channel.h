@@ -102,6 +102,21 @@ class Channel {
 
   // ---- Reservations
   //
+  // Guards the reservation cache and the identity of the cache's session. Each function below takes
+  // the lock; a caller of several functions takes the lock once. Held for microseconds, and never
+  // while the thread waits.
+  class ReservationCacheLock {
+   public:
+    explicit ReservationCacheLock(Channel& channel);
+    ~ReservationCacheLock() {
+      if (--channel_.reservation_cache_locks_ == 0) channel_.reservation_cache_lock_.unlock();
+    }
+    ReservationCacheLock(const ReservationCacheLock&) = delete;
+    ReservationCacheLock& operator=(const ReservationCacheLock&) = delete;
+
+   private:
+    Channel& channel_;
+  };
   // Takes a reservation from the cache. False: the cache has none of that size.
   bool take_reservation_cache(std::uint64_t bytes, Reserved& reserved);
   // Adds a reservation to the cache. If the cache is full, the size that was unused for the longest
@@ -212,18 +227,6 @@ class Channel {
     std::uint64_t used;  // value of reservation_cache_uses_ at the last use
     std::vector<CachedReservation> items;
   };
-  // Held for a few instructions. Guards the reservation cache and the identity of the cache's
-  // session.
-  class ReservationCacheLock {
-   public:
-    explicit ReservationCacheLock(OwnerLock& lock);
-    ~ReservationCacheLock() { lock_.unlock(); }
-    ReservationCacheLock(const ReservationCacheLock&) = delete;
-    ReservationCacheLock& operator=(const ReservationCacheLock&) = delete;
-
-   private:
-    OwnerLock& lock_;
-  };
   // The visitor's side of the same lock, for take_all_reservation_cache(). One visitor at a time.
   class ReservationCacheVisit {
    public:
@@ -239,6 +242,7 @@ class Channel {
   void put_in_reservation_cache(std::uint64_t length, CachedReservation item);
   bool shrink_reservation_cache();
   OwnerLock reservation_cache_lock_;
+  unsigned reservation_cache_locks_ = 0;               // of the owner, one in the other
   std::vector<ReservationCacheOf> reservation_cache_;  // few sizes are in use
   std::uint64_t reservation_cache_bytes_ = 0;
   std::uint64_t reservation_cache_uses_ = 0;
