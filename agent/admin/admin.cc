@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/key_text.h"
 #include "shm/messages.h"
 
 namespace mc::agent {
@@ -50,23 +51,6 @@ Json::Value value_of(const std::string& text) {
   std::string errors;
   reader->parse(text.data(), text.data() + text.size(), &value, &errors);
   return value;
-}
-
-// Keys are bytes, and JSON requires text.
-std::string printable(std::string_view key) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string text;
-  for (const char c : key) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte > 0x20 && byte < 0x7f && c != '%') {
-      text += c;
-    } else {
-      text += '%';
-      text += kDigits[byte >> 4];
-      text += kDigits[byte & 15];
-    }
-  }
-  return text;
 }
 
 std::uint64_t number(const Json::Value& request, const char* name) {
@@ -110,6 +94,7 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
 void Admin::answer_object(const Json::Value& request, std::string_view text,
                           const PeerCredentials& peer, const Cluster::Answer& done) {
   const std::string verb = word(request, "verb");
+  if (verb == "ls" || verb == "rm") return answer_about_keys(request, text, peer, done);
   if (std::find(std::begin(kClusterVerbs), std::end(kClusterVerbs), verb) ==
       std::end(kClusterVerbs)) {
     done(answer_now(verb, request, peer));
@@ -131,7 +116,6 @@ void Admin::answer_object(const Json::Value& request, std::string_view text,
 std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
                               const PeerCredentials& peer) {
   if (verb == "status") return text_of(status());
-  if (verb == "ls") return text_of(list(request, peer));
   if (verb == "segments") return text_of(segments());
   if (verb == "config") return text_of(config());
   if (!may_change(peer)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
@@ -223,13 +207,31 @@ Json::Value Admin::session_status(const Session& session) {
   return value;
 }
 
-Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer) {
+// Listings and removals concern the whole cluster, unless the request or the namespace is local.
+void Admin::answer_about_keys(const Json::Value& request, std::string_view text,
+                              const PeerCredentials& peer, const Cluster::Answer& done) {
   const auto tenant = at_.namespaces.find(word(request, "namespace"));
   // Only the users of a namespace may see its keys. Other users get the answer for an unknown
   // namespace.
   if (!tenant || !at_.namespaces.admits(peer, tenant.get())) {
-    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+    return done(
+        text_of(failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list")));
   }
+  const bool lists = word(request, "verb") == "ls";
+  const bool shared = tenant->clustered && at_.cluster != nullptr;
+  if (!shared && !lists) {
+    return done(text_of(failure(
+        MC_UNSUPPORTED, "no cluster shares this namespace; remove the keys that ls names")));
+  }
+  if (!shared || (lists && request.get("local", false).asBool())) {
+    return done(text_of(list(*tenant, request)));
+  }
+  at_.cluster->ask(word(request, "verb"), text, done);
+}
+
+Json::Value Admin::list(const Tenant& tenant, const Json::Value& request) {
+  const auto prefix = unescape_key(word(request, "prefix"));
+  if (!prefix) return failure(MC_INVALID_ARGUMENT, "prefix has a % without two digits; write %25");
   std::uint64_t cursor = number(request, "cursor");
   const std::uint64_t wanted = number(request, "limit");
   std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
@@ -237,11 +239,11 @@ Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer)
   limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
   Json::Value value;
   value["objects"] = Json::Value(Json::arrayValue);
-  for (const ListedObject& object : tenant->store->list(word(request, "prefix"), limit, cursor)) {
+  for (const ListedObject& object : tenant.store->list(*prefix, limit, cursor)) {
     // A stripe of an object that lies on several hosts.
     if (object.key.starts_with(shm::kStripePrefix)) continue;
     Json::Value item;
-    item["key"] = printable(object.key);
+    item["key"] = escape_key(object.key);
     item["length"] = u64(object.length);
     item["version"] = u64(object.version);
     item["pin"] = object.pin == MC_PIN_HARD ? "hard" : object.pin == MC_PIN_SOFT ? "soft" : "none";

@@ -43,7 +43,9 @@ class Admin {
   Json::Value status();
   Json::Value tenant_status(const Tenant& tenant);
   Json::Value session_status(const Session& session);
-  Json::Value list(const Json::Value& request, const PeerCredentials& peer);
+  void answer_about_keys(const Json::Value& request, std::string_view text,
+                         const PeerCredentials& peer, const Cluster::Answer& done);
+  Json::Value list(const Tenant& tenant, const Json::Value& request);
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
   Json::Value waits_for(const Tenant& tenant);

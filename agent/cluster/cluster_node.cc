@@ -283,6 +283,21 @@ std::uint64_t ClusterNode::next_poll_ns() const {
 
 // ---- mcctl --------------------------------------------------------------------------------------
 
+// The removal must also end copies under way: both earlier copies and copies that begin during the walk.
+void ClusterNode::drop_matching(ClusterTenant& tenant, const wire::Match& match,
+                                IndexWalks::Partition partition,
+                                MasterOrders::Reply<wire::RemoveMatchingAnswer> reply) {
+  fetcher_->dropped(tenant);
+  walks_.remove(tenant, match, partition,
+                [this, name = match.name_space,
+                 reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
+                  if (const ClusterTenant* const of = find_tenant(tenants_, name)) {
+                    fetcher_->dropped(*of);
+                  }
+                  reply(removed);
+                });
+}
+
 std::string ClusterNode::status_text() { return verbs_->status_text(); }
 
 bool ClusterNode::ask(std::string_view verb, std::string_view request, Answer done) {

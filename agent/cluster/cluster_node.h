@@ -97,6 +97,10 @@ class ClusterNode : public Cluster {
  private:
   class Verbs;  // of mcctl; cluster_status.h
 
+  // Drops the matching objects of this host. `partition`: of the keys to look at.
+  void drop_matching(ClusterTenant& tenant, const metadata::wire::Match& match,
+                     IndexWalks::Partition partition,
+                     MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
   void end_leaving();

@@ -56,17 +56,7 @@ void ClusterNode::Orders::on_drop_matching(const wire::Match& match,
                                            Reply<wire::RemoveMatchingAnswer> reply) {
   ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
   if (tenant == nullptr) return reply(wire::RemoveMatchingAnswer());
-  // The removal must also end copies under way: both earlier copies and copies that begin during
-  // the walk.
-  node_.fetcher_->dropped(*tenant);
-  node_.walks_.remove(*tenant, match, {partition_, node_.masters_.count()},
-                      [&node = node_, name = match.name_space, reply = std::move(reply)](
-                          const Result<wire::RemoveMatchingAnswer>& removed) {
-                        if (const ClusterTenant* const of = find_tenant(node.tenants_, name)) {
-                          node.fetcher_->dropped(*of);
-                        }
-                        reply(removed);
-                      });
+  node_.drop_matching(*tenant, match, {partition_, node_.masters_.count()}, std::move(reply));
 }
 
 void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::agent {
 
@@ -21,6 +22,12 @@ constexpr std::uint64_t kStatusAnswerNs = 3'000'000'000;
 constexpr unsigned kMaxWhereKeys = 256;
 constexpr std::size_t kMaxPings = 64;
 constexpr std::uint64_t kPingNs = 2'000'000'000;
+constexpr std::size_t kMaxPages = 8;
+constexpr std::uint64_t kPageNs = 5'000'000'000;
+constexpr std::size_t kMaxAnswerKeys = 512;  // of one answer, if the keys are short
+constexpr std::size_t kAnswerKeyBytes = 64 * 1024;
+constexpr std::uint64_t kWalkMs = 60'000;
+constexpr std::uint64_t kMaxWalkMs = 3'600'000;
 
 Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
 
@@ -39,24 +46,10 @@ std::string failure(const Status& status) {
   return text_of(value);
 }
 
-// Decodes a key that libmc/client/admin.h encoded: %XX is a byte.
-std::string key_of(const std::string& text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-  };
-  std::string key;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool escaped =
-        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
-    key += escaped ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
-    if (escaped) i += 2;
-  }
-  return key;
-}
-
-std::string key_of(const Json::Value& request) {
-  const Json::Value& key = request["key"];
-  return key.isString() ? key_of(key.asString()) : std::string();
+// The bytes of a key, a prefix or a pattern, which libmc/client/admin.h escaped.
+std::string unescaped(const Json::Value& text) {
+  if (!text.isString()) return {};
+  return unescape_key(text.asString()).value_or(text.asString());
 }
 
 // Holders of many keys, in a compact form: an answer may list thousands.
@@ -96,6 +89,12 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   value["used_bytes"] = u64(member.used_bytes);
   value["objects"] = u64(member.entries);
   return value;
+}
+
+// The hosts walk over their indexes.
+std::uint64_t walk_by_ns(const Json::Value& request) {
+  const std::uint64_t wait_ms = request.get("timeout_ms", Json::UInt64{kWalkMs}).asUInt64();
+  return mc::now_ns() + std::min(wait_ms, kMaxWalkMs) * 1'000'000;
 }
 
 std::uint64_t answer_by_ns() { return mc::now_ns() + kStatusAnswerNs; }
@@ -286,7 +285,7 @@ Json::Value ClusterNode::Verbs::counters() const {
 const ClusterNode::Verbs::Verb ClusterNode::Verbs::kVerbs[] = {
     {"cluster", &Verbs::cluster}, {"rails", &Verbs::rails}, {"nodes", &Verbs::nodes},
     {"where", &Verbs::where},     {"drain", &Verbs::drain}, {"replicate", &Verbs::replicate},
-    {"ping", &Verbs::ping},
+    {"ping", &Verbs::ping},       {"ls", &Verbs::list},     {"rm", &Verbs::remove},
 };
 
 bool ClusterNode::Verbs::ask(std::string_view verb, std::string_view request_text, Answer done) {
@@ -380,7 +379,7 @@ void ClusterNode::Verbs::where(const Json::Value& request, const Answer& done) {
   }
   if (!request["keys"].isNull()) return where_many(*tenant, request["keys"], done);
   wire::Locate locate;
-  locate.keys.push_back(tenant->name_of(key_of(request)));
+  locate.keys.push_back(tenant->name_of(unescaped(request["key"])));
   node_.masters_.of(locate.keys.front())
       .locate(locate, answer_by_ns(), [this, done](const Result<metadata::LocateAnswer>& answer) {
         if (!answer) return done(failure(answer.error()));
@@ -398,7 +397,7 @@ void ClusterNode::Verbs::where_many(const ClusterTenant& tenant, const Json::Val
     return done(failure({MC_INVALID_ARGUMENT, "keys is a list of 1 to 256 keys"}));
   }
   wire::Locate locate;
-  for (const Json::Value& key : keys) locate.keys.push_back(tenant.name_of(key_of(key.asString())));
+  for (const Json::Value& key : keys) locate.keys.push_back(tenant.name_of(unescaped(key)));
   node_.masters_.locate(locate, answer_by_ns(),
                         [done](const Result<metadata::LocateAnswer>& answer) {
                           done(answer ? text_of(holders_json(*answer)) : failure(answer.error()));
@@ -451,7 +450,7 @@ void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& don
       find_tenant(node_.tenants_, request.get("namespace", "default").asString());
   const unsigned replicas = request.get("replicas", 0).asUInt();
   const std::uint32_t entry =
-      tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(key_of(request)));
+      tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(unescaped(request["key"])));
   if (replicas < 1 || replicas > MC_MAX_REPLICAS) {
     done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
   } else if (entry == kNoEntry) {
@@ -461,6 +460,83 @@ void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& don
   } else {
     done("{}");
   }
+}
+
+// ---- Listings and removals by pattern --------------------------------------------------------
+
+// A page costs each host a walk over its index. So the masters give a large page, and the client gets
+// the page in parts.
+void ClusterNode::Verbs::list(const Json::Value& request, const Answer& done) {
+  wire::Match match;
+  match.name_space = request.get("namespace", "default").asString();
+  match.pattern = unescaped(request["prefix"]);
+  match.after = unescaped(request["cursor"]);
+  match.limit = wire::kMaxListed;
+  if (match.pattern.size() > MC_MAX_KEY_BYTES || match.after.size() > MC_MAX_KEY_BYTES) {
+    return done(failure({MC_INVALID_ARGUMENT, "a prefix or a cursor longer than any key"}));
+  }
+  const std::uint64_t now = mc::now_ns();
+  std::erase_if(pages_, [&](const ListedPage& page) { return now >= page.until_ns; });
+  // A listing that begins has the latest keys.
+  for (const ListedPage& page : pages_) {
+    const bool same = page.match.name_space == match.name_space &&
+                      page.match.pattern == match.pattern && match.after > page.match.after;
+    if (same && !page.answer.keys.empty() && match.after < page.answer.keys.back().key) {
+      return answer_list(page, match.after, done);
+    }
+  }
+  node_.masters_.list(match, walk_by_ns(request),
+                      [this, match, done](Result<wire::ListAnswer> answer) {
+                        if (!answer) return done(failure(answer.error()));
+                        if (pages_.size() == kMaxPages) pages_.pop_back();
+                        pages_.push_front({match, std::move(*answer), mc::now_ns() + kPageNs});
+                        answer_list(pages_.front(), match.after, done);
+                      });
+}
+
+void ClusterNode::Verbs::answer_list(const ListedPage& page, const std::string& after,
+                                     const Answer& done) const {
+  const std::vector<wire::ListedKey>& keys = page.answer.keys;
+  auto at = std::ranges::upper_bound(keys, after, {}, &wire::ListedKey::key);
+  Json::Value value;
+  value["objects"] = Json::Value(Json::arrayValue);
+  value["cursor"] = "";
+  for (std::size_t bytes = 0; at != keys.end() && bytes < kAnswerKeyBytes; ++at) {
+    Json::Value object;
+    object["key"] = escape_key(at->key);
+    object["length"] = u64(at->bytes);
+    value["objects"].append(std::move(object));
+    bytes += at->key.size() + kAnswerKeyBytes / kMaxAnswerKeys;
+  }
+  if ((at != keys.end() || page.answer.more) && !keys.empty()) {
+    value["cursor"] = escape_key(std::prev(at)->key);
+  }
+  value["unconfirmed"] = page.answer.unconfirmed;
+  done(text_of(value));
+}
+
+void ClusterNode::Verbs::remove(const Json::Value& request, const Answer& done) {
+  wire::Match match;
+  match.name_space = request.get("namespace", "default").asString();
+  const bool regex = request.isMember("regex");
+  match.kind = regex ? wire::Match::Kind::kRegex : wire::Match::Kind::kPrefix;
+  match.pattern = unescaped(request[regex ? "regex" : "prefix"]);
+  if (match.pattern.size() > wire::kMaxPatternBytes) {
+    return done(failure({MC_INVALID_ARGUMENT, "a pattern has at most 4,096 bytes"}));
+  }
+  const auto answer = [done](const Result<wire::RemoveMatchingAnswer>& removed) {
+    if (!removed) return done(failure(removed.error()));
+    Json::Value value;
+    value["removed"] = u64(removed->removed);
+    value["unconfirmed"] = removed->unconfirmed;
+    done(text_of(value));
+  };
+  if (request.get("local", false).asBool()) {
+    ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
+    if (tenant == nullptr) return done(failure(Status(MC_NO_SUCH_NAMESPACE)));
+    return node_.drop_matching(*tenant, match, {}, answer);
+  }
+  node_.masters_.remove_matching(match, walk_by_ns(request), answer);
 }
 
 // ---- Pings --------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 //
 // Answers mcctl's cluster verbs, as JSON. Each verb has a handler.
 // Threads: The agent's loop.
-// Owns: The pings under way. The node outlives this object.
+// Owns: The pings under way, and pages of listings. The node outlives this object.
 #pragma once
 
 #include <json/value.h>
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -37,6 +38,12 @@ class ClusterNode::Verbs {
     MemberId node = 0;
     Answer done;
   };
+  // Keys of the cluster, after a key. An answer to a client has a part of a page.
+  struct ListedPage {
+    metadata::wire::Match match;
+    metadata::wire::ListAnswer answer;
+    std::uint64_t until_ns = 0;
+  };
   static const Verb kVerbs[];
 
   void cluster(const Json::Value& request, const Answer& done);
@@ -47,6 +54,10 @@ class ClusterNode::Verbs {
   void drain(const Json::Value& request, const Answer& done);
   void replicate(const Json::Value& request, const Answer& done);
   void ping(const Json::Value& request, const Answer& done);
+  void list(const Json::Value& request, const Answer& done);
+  void remove(const Json::Value& request, const Answer& done);
+
+  void answer_list(const ListedPage& page, const std::string& after, const Answer& done) const;
 
   Json::Value counters() const;
   Json::Value located_json(const metadata::LocateAnswer& answer) const;
@@ -54,6 +65,7 @@ class ClusterNode::Verbs {
   ClusterNode& node_;
   std::unordered_map<std::uint32_t, SentPing> pings_;
   std::uint32_t next_ping_ = 1;
+  std::deque<ListedPage> pages_;
 };
 
 }  // namespace mc::agent

@@ -19,13 +19,6 @@ std::string write_json(const Json::Value& value, const char* indentation) {
   return Json::writeString(builder, value);
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 }  // namespace
 
 const Json::Value& field(const Json::Value& object, std::string_view name) {
@@ -61,41 +54,6 @@ const Json::Value& array_field(const Json::Value& object, std::string_view name)
   static const Json::Value kEmpty(Json::arrayValue);
   const Json::Value& value = field(object, name);
   return value.isArray() ? value : kEmpty;
-}
-
-std::string escape_key(std::string_view key) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string out;
-  out.reserve(key.size());
-  for (const char c : key) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte <= 0x7e && c != '%') {
-      out += c;
-    } else {
-      out += '%';
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
-    }
-  }
-  return out;
-}
-
-std::optional<std::string> unescape_key(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    if (text.size() - at < 3) return std::nullopt;
-    const int high = hex_digit(text[at + 1]);
-    const int low = hex_digit(text[at + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    out += static_cast<char>(high * 16 + low);
-    at += 2;
-  }
-  return out;
 }
 
 std::string bytes_field(const Json::Value& object, std::string_view name) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON that is read without trust and printed for programs; and keys, which are any
-//   bytes, as printable text.
+// JSON that is read without trust and printed for programs.
 // Threads: any; pure functions, except the printing. Owns nothing.
 // Trusts: nothing; a field that is missing or of another type reads as zero, empty or false.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,11 +20,6 @@ std::string text_field(const Json::Value& object, std::string_view name);   // n
 bool flag_field(const Json::Value& object, std::string_view name);
 const Json::Value& array_field(const Json::Value& object, std::string_view name);
 inline Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
-
-// Bytes outside printable ASCII (0x20 to 0x7e), and '%', become %XX with upper-case digits.
-std::string escape_key(std::string_view key);
-// The reverse, with digits of either case. Nullopt: two hexadecimal digits do not follow a '%'.
-std::optional<std::string> unescape_key(std::string_view text);
 
 // The value on one line, without a newline; numbers have this many significant digits.
 std::string json_line(const Json::Value& value, unsigned digits);

@@ -16,6 +16,7 @@
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
 #include "ctl/verbs/objects.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {

@@ -8,6 +8,7 @@
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
 #include "ctl/verbs/objects.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {

@@ -6,6 +6,8 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
+#include "ctl/text/size.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 
@@ -45,29 +47,57 @@ std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::s
   return keys;
 }
 
+Option local_option(bool& local) {
+  return {
+      .name = "--local", .value = &local, .help = "Only of this host, not of the whole cluster"};
+}
+
+std::optional<bool> is_shared(Context& context, const std::string& verb) {
+  Json::Value request;
+  request["verb"] = "status";
+  const auto status = ask_agent(context, verb, request);
+  if (!status) return std::nullopt;
+  if (field(*status, "cluster").isNull()) return false;
+  for (const Json::Value& space : array_field(*status, "namespaces")) {
+    if (text_field(space, "name") == context.name_space) return flag_field(space, "clustered");
+  }
+  return false;
+}
+
+bool all_confirmed(Context& context, const std::string& verb, const Json::Value& answer,
+                   const std::string& consequence) {
+  const std::uint64_t silent = number_field(answer, "unconfirmed");
+  if (silent == 0) return true;
+  report(context, verb, kExitFailed,
+         {fmt::format("{} {} not answered, so {}", format_count(silent),
+                      silent == 1 ? "host has" : "hosts have", consequence),
+          "mcctl nodes shows which hosts are away"});
+  return false;
+}
+
 bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
-                     const std::function<bool(const Json::Value& object)>& callback) {
-  constexpr unsigned kPageObjects = 1000;
+                     Where where, const std::function<bool(const Json::Value& object)>& callback) {
   Json::Value request;
   request["verb"] = "ls";
   request["namespace"] = context.name_space;
   request["prefix"] = escape_key(prefix);
-  request["limit"] = kPageObjects;
-  request["cursor"] = 0;
-  while (true) {
+  request["local"] = where == Where::kHere;
+  request["timeout_ms"] = Json::UInt64{context.timeout_ms};
+  for (;;) {
     const auto answer = ask_agent(context, verb, request);
     if (!answer) return false;
     for (const Json::Value& object : array_field(*answer, "objects")) {
       if (!callback(object)) return true;
     }
-    const std::uint64_t cursor = number_field(*answer, "cursor");
-    if (cursor == 0) return true;
+    if (!all_confirmed(context, verb, *answer, "keys may be missing")) return false;
+    const Json::Value& cursor = field(*answer, "cursor");
+    if (cursor.empty() || cursor == Json::Value(0) || cursor == Json::Value("")) return true;
     // Without this check, an agent that repeats a cursor would keep mcctl here for ever.
-    if (cursor == number_field(request, "cursor")) {
+    if (cursor == request["cursor"]) {
       report_status(context, verb, MC_INTERNAL, "the agent's list does not advance");
       return false;
     }
-    request["cursor"] = Json::UInt64(cursor);
+    request["cursor"] = cursor;
   }
 }
 

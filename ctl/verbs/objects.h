@@ -30,10 +30,23 @@ std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::s
                                                         const std::vector<std::string>& texts,
                                                         bool escaped);
 
-// Calls back with every object whose key starts with prefix, in no particular order, until the
-// callback returns false. Objects that are stored or removed meanwhile may be included or not.
-// False: the agent did not answer all requests; the failure was reported.
+// Whether objects are listed and removed in the whole cluster, or on this host alone.
+enum class Where { kCluster, kHere };
+Option local_option(bool& local);
+
+// Whether the namespace is shared by a cluster. Nullopt: the agent did not answer; the failure was
+// reported.
+std::optional<bool> is_shared(Context& context, const std::string& verb);
+
+// Calls back with every object whose key starts with prefix until the callback returns false: of a
+// cluster key and length, in the order of keys; of this host also version, pin, extents and group, in no
+// order. Objects that are stored or removed meanwhile may be included or not. False: the agent did not
+// answer all requests, or hosts did not answer the agent; the failure was reported.
 bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
-                     const std::function<bool(const Json::Value& object)>& callback);
+                     Where where, const std::function<bool(const Json::Value& object)>& callback);
+
+// Reports hosts that have not answered. True: all hosts have answered.
+bool all_confirmed(Context& context, const std::string& verb, const Json::Value& answer,
+                   const std::string& consequence);
 
 }  // namespace mc::ctl

@@ -13,6 +13,7 @@
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
 #include "libmc/base/fd.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {

@@ -12,6 +12,7 @@
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {
@@ -22,20 +23,25 @@ struct RmOptions {
   bool all = false;
   bool yes = false;
   bool escaped = false;
+  bool local = false;
 };
 
 struct Doomed {
-  std::vector<std::string> keys;
+  std::uint64_t count = 0;
   std::uint64_t bytes = 0;
+  std::vector<std::string> keys;
 };
 
-std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
+// with_keys: the caller removes the objects key by key.
+std::optional<Doomed> find_doomed(Context& context, std::string_view prefix, Where where,
+                                  bool with_keys) {
   Doomed out;
-  const bool complete = for_each_object(context, "rm", prefix, [&](const Json::Value& object) {
-    if (auto key = unescape_key(text_field(object, "key")); key && !key->empty()) {
-      out.keys.push_back(std::move(*key));
-      out.bytes += number_field(object, "length");
-    }
+  const bool complete = for_each_object(context, "rm", prefix, where, [&](const auto& object) {
+    auto key = unescape_key(text_field(object, "key"));
+    if (!key || key->empty()) return true;
+    ++out.count;
+    out.bytes += number_field(object, "length");
+    if (with_keys) out.keys.push_back(std::move(*key));
     return true;
   });
   if (!complete) return std::nullopt;
@@ -46,7 +52,7 @@ std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
 bool confirmed(Context& context, const Doomed& doomed, bool yes) {
   if (yes) return true;
   const std::string what =
-      fmt::format("{} objects ({}) from namespace {}", format_count(doomed.keys.size()),
+      fmt::format("{} objects ({}) from namespace {}", format_count(doomed.count),
                   format_bytes(doomed.bytes), context.name_space);
   if (isatty(STDIN_FILENO) != 1) {
     report_usage(context, "rm",
@@ -118,6 +124,55 @@ void print_outcome(Context& context, const Outcome& outcome, bool by_key) {
   if (by_key && !outcome.not_found.empty()) context.exit_code = kExitNotFound;
 }
 
+void remove_by_key(Context& context, const std::vector<std::string>& keys, bool by_key) {
+  Outcome outcome;
+  if (!keys.empty()) {
+    const ClientSession session(context, "rm");
+    if (session.client() == nullptr) return;
+    outcome = remove_keys(context, session.client(), keys);
+  }
+  if (outcome.failure != MC_OK) {
+    report_status(context, "rm", outcome.failure, outcome.failure_text);
+    if (!context.json) fmt::print("removed {} before that\n", format_count(outcome.removed));
+    return;
+  }
+  print_outcome(context, outcome, by_key);
+}
+
+// The hosts of the cluster, or this host, remove what matches.
+void remove_matching(Context& context, std::string_view prefix, Where where) {
+  Json::Value request;
+  request["verb"] = "rm";
+  request["namespace"] = context.name_space;
+  request["prefix"] = escape_key(prefix);
+  request["local"] = where == Where::kHere;
+  request["timeout_ms"] = Json::UInt64{context.timeout_ms};
+  const auto answer = ask_agent(context, "rm", request);
+  if (!answer) return;
+  Outcome outcome;
+  outcome.removed = number_field(*answer, "removed");
+  print_outcome(context, outcome, false);
+  all_confirmed(context, "rm", *answer, "their objects are removed when they are back");
+}
+
+void remove_by_prefix(Context& context, const RmOptions& options) {
+  std::string prefix;
+  if (!options.prefix.empty()) {
+    auto text = key_from_text(context, "rm", options.prefix, options.escaped);
+    if (!text) return;
+    prefix = std::move(*text);
+  }
+  const std::optional<bool> shared = is_shared(context, "rm");
+  if (!shared) return;
+  const Where where = options.local || !*shared ? Where::kHere : Where::kCluster;
+  if (*shared && options.yes) return remove_matching(context, prefix, where);
+  const auto doomed = find_doomed(context, prefix, where, !*shared);
+  if (!doomed) return;
+  if (doomed->count > 0 && !confirmed(context, *doomed, options.yes)) return;
+  if (*shared) return remove_matching(context, prefix, where);
+  remove_by_key(context, doomed->keys, false);
+}
+
 void run_rm(Context& context, const RmOptions& options) {
   const int ways =
       (options.keys.empty() ? 0 : 1) + (options.prefix.empty() ? 0 : 1) + (options.all ? 1 : 0);
@@ -126,35 +181,14 @@ void run_rm(Context& context, const RmOptions& options) {
                  "one of KEY..., --prefix TEXT, --all");
     return;
   }
-  Doomed doomed;
-  if (options.keys.empty()) {
-    std::string prefix;
-    if (!options.prefix.empty()) {
-      auto text = key_from_text(context, "rm", options.prefix, options.escaped);
-      if (!text) return;
-      prefix = std::move(*text);
-    }
-    auto found = find_doomed(context, prefix);
-    if (!found) return;
-    doomed = std::move(*found);
-    if (!doomed.keys.empty() && !confirmed(context, doomed, options.yes)) return;
-  } else {
-    auto keys = keys_from_texts(context, "rm", options.keys, options.escaped);
-    if (!keys) return;
-    doomed.keys = std::move(*keys);
-  }
-  Outcome outcome;
-  if (!doomed.keys.empty()) {
-    const ClientSession session(context, "rm");
-    if (session.client() == nullptr) return;
-    outcome = remove_keys(context, session.client(), doomed.keys);
-  }
-  if (outcome.failure != MC_OK) {
-    report_status(context, "rm", outcome.failure, outcome.failure_text);
-    if (!context.json) fmt::print("removed {} before that\n", format_count(outcome.removed));
+  if (options.keys.empty()) return remove_by_prefix(context, options);
+  if (options.local) {
+    report_usage(context, "rm", "--local with a key", "--local with --prefix or --all");
     return;
   }
-  print_outcome(context, outcome, !options.keys.empty());
+  const auto keys = keys_from_texts(context, "rm", options.keys, options.escaped);
+  if (!keys) return;
+  remove_by_key(context, *keys, true);
 }
 
 }  // namespace
@@ -166,23 +200,25 @@ Verb rm_verb(Context& context) {
       .text = R"(Remove objects by key, by prefix, or all
 
 Removes the objects with the given keys, or the objects whose key starts with a prefix, or all
-objects of the namespace. If another process holds a view of a removed object, the view stays
+objects of the namespace, from all hosts of the cluster. With --local, --prefix and --all remove the
+copies of this host alone. If another process holds a view of a removed object, the view stays
 valid and the memory is reused only after the view is released.
 
 --prefix and --all first count the objects and ask for confirmation. If there is no terminal to
-ask on, they need --yes. They remove only the objects that existed when they counted.)",
+ask on, they need --yes. An object that is stored meanwhile may be removed or not.)",
       .footer = R"(EXAMPLES
   mcctl rm greeting
   mcctl rm --prefix model-a/
   mcctl --namespace chat rm --all --yes
 
 EXIT STATUS
-  0 removed (with --prefix or --all also if there were no objects); 1 failure, or the answer was
-  no; 2 wrong usage; 3 at least one of the given keys has no object)",
+  0 removed (with --prefix or --all also if there were no objects); 1 failure, a host has not
+  confirmed, or the answer was no; 2 wrong usage; 3 at least one of the given keys has no object)",
       .options = {{"KEY", &options->keys, "The keys of the objects to remove"},
                   {"--prefix", &options->prefix,
                    "Remove the objects whose key starts with this text", "TEXT"},
                   {"--all", &options->all, "Remove all objects of the namespace"},
+                  local_option(options->local),
                   {"-y,--yes", &options->yes, "Do not ask"},
                   escaped_option(options->escaped)},
       .run = [options, &context] { run_rm(context, *options); },

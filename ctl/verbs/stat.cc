@@ -7,6 +7,7 @@
 #include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {

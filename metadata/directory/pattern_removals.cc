@@ -34,6 +34,17 @@ std::uint64_t PatternRemovals::add(Pattern pattern) {
   return removals_.back().id;
 }
 
+void PatternRemovals::restore(Past past) {
+  next_id_ = past.next_id;
+  std::ranges::move(past.removals, std::back_inserter(removals_));
+}
+
+std::uint64_t PatternRemovals::owed_from(NodeId node) const {
+  std::uint64_t first = next_id_;
+  for (const Removal* const removal : unheard(node)) first = std::min(first, removal->id);
+  return first;
+}
+
 void PatternRemovals::merge_oldest() {
   std::map<std::string_view, std::size_t> first_of;
   for (std::size_t i = 0; i < removals_.size(); ++i) {

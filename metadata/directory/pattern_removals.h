@@ -43,11 +43,21 @@ class PatternRemovals {
   [[nodiscard]] bool takes(const Pattern& pattern) const;
   // Returns an id above all earlier ids. REQUIRES: takes(pattern).
   std::uint64_t add(Pattern pattern);
+  // The removals that the next leader takes over.
+  struct Past {
+    std::vector<Removal> removals;  // the oldest first
+    std::uint64_t next_id = 1;      // above all ids that a member owes
+  };
+  // REQUIRES: before the first add().
+  void restore(Past past);
   // The node holds no object that this removal names. The id of a removal that was merged has no
   // effect.
   void confirm(std::uint64_t id, NodeId node);
   // Removals that this node has not carried out, the oldest first.
   [[nodiscard]] std::vector<const Removal*> unheard(NodeId node) const;
+  // The lowest id that this node has not carried out; for a node that has carried out all, the next id.
+  [[nodiscard]] std::uint64_t owed_from(NodeId node) const;
+  [[nodiscard]] const std::deque<Removal>& all() const { return removals_; }
   [[nodiscard]] std::size_t count() const { return removals_.size(); }
 
  private:

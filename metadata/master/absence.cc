@@ -17,6 +17,9 @@ constexpr std::size_t kChunk = 256;
 constexpr std::string_view kMissedRemovals = "missed removals";
 
 std::string away_key(NodeId node) { return std::string(kAwayPrefix) + std::to_string(node); }
+std::string pattern_key(std::uint64_t id) {
+  return std::string(kPatternsPrefix) + std::to_string(id);
+}
 std::string chunk_key(std::uint64_t number) {
   return std::string(kRemovedPrefix) + std::to_string(number);
 }
@@ -51,6 +54,41 @@ Absence::Absence(const Term& term, Save save) : save_(std::move(save)) {
     next_chunk_ = std::max(next_chunk_, *number + 1);
     chunks_[*number] = std::move(chunk.items);
   }
+  for (const Entry& entry : term.patterns) {
+    if (const auto id = number_of(entry.key)) patterns_.insert(*id);
+  }
+}
+
+// A member that was away owes the patterns from the number on that the store has. The other members of
+// the last leader owe none. An unknown node owes all patterns.
+PatternRemovals::Past Absence::patterns_before(const Term& term) {
+  PatternRemovals::Past past;
+  std::map<NodeId, std::uint64_t> owed_from;
+  for (const Entry& entry : term.members) {
+    if (const auto node = number_of(entry.key)) owed_from[*node] = UINT64_MAX;
+  }
+  for (const Entry& entry : term.away) {
+    const auto node = number_of(entry.key);
+    if (!node) continue;
+    const std::uint64_t from = number_of(entry.value).value_or(0);
+    owed_from[*node] = from;
+    // The member has carried out all patterns below, and the store may lack these patterns.
+    past.next_id = std::max(past.next_id, from);
+  }
+  for (const Entry& entry : term.patterns) {
+    const auto id = number_of(entry.key);
+    wire::Match match;
+    if (!id || !wire::decode(entry.value, match).ok()) continue;
+    const bool regex = match.kind == wire::Match::Kind::kRegex;
+    PatternRemovals::Removal removal{*id, {match.name_space, match.pattern, regex}, {}};
+    for (const auto& [node, from] : owed_from) {
+      if (*id < from) removal.heard.push_back(node);
+    }
+    past.removals.push_back(std::move(removal));
+    past.next_id = std::max(past.next_id, *id + 1);
+  }
+  std::ranges::sort(past.removals, {}, &PatternRemovals::Removal::id);
+  return past;
 }
 
 std::vector<RemoveItem> Absence::removed_before() const {
@@ -72,6 +110,7 @@ void Absence::forget(std::map<NodeId, Member>::iterator member) {
   if (!member->second.marked) --unmarked_;
   away_.erase(member);
   if (unmarked_ == 0) forget_removals();
+  if (away_.empty()) forget_patterns();
 }
 
 void Absence::unheard(NodeId node) { away(node); }
@@ -82,11 +121,23 @@ void Absence::joined(NodeId node, std::uint64_t removal) {
   member.heard_from = removal;
 }
 
-void Absence::gone(NodeId node) {
+void Absence::gone(NodeId node, std::uint64_t owes) {
   make_room();
   Member& member = away(node);
-  member.here = false;
-  if (!std::exchange(member.recorded, true)) save_(away_key(node), "", nullptr);
+  member.here = member.late = false;
+  if (!std::exchange(member.recorded, true)) save_(away_key(node), std::to_string(owes), nullptr);
+}
+
+void Absence::late(NodeId node, std::uint64_t owes) {
+  const bool reported = !away_.contains(node);
+  Member& member = away(node);
+  if (reported) member.here = member.late = true;
+  if (!std::exchange(member.recorded, true)) save(away_key(node), std::to_string(owes));
+}
+
+void Absence::caught_up(NodeId node) {
+  const auto found = away_.find(node);
+  if (found != away_.end() && found->second.late) forget(found);
 }
 
 // Hosts may keep joining with new ids and leave for good, so the list of absent members is bounded.
@@ -134,9 +185,33 @@ void Absence::removed(std::span<const Holding> what, std::function<void()> then)
   when_saved(std::move(then));
 }
 
-void Absence::removed_by_pattern(std::function<void()> then) {
-  mark_all();
-  when_saved(std::move(then));
+void Absence::removed_by_pattern(const PatternRemovals& removals, std::function<void()> then) {
+  if (away_.empty()) return then();
+  for (auto& [node, member] : away_) {
+    if (std::exchange(member.recorded, true)) continue;
+    save(away_key(node), std::to_string(removals.owed_from(node)));
+  }
+  std::set<std::uint64_t> gone = patterns_;  // merged into later ones
+  for (const PatternRemovals::Removal& removal : removals.all()) {
+    gone.erase(removal.id);
+    if (!patterns_.insert(removal.id).second) continue;
+    wire::Match match;
+    match.name_space = removal.pattern.name_space;
+    match.pattern = removal.pattern.text;
+    match.kind = removal.pattern.regex ? wire::Match::Kind::kRegex : wire::Match::Kind::kPrefix;
+    save(pattern_key(removal.id), wire::encoded(match));
+  }
+  for (const std::uint64_t id : gone) patterns_.erase(id);
+  when_saved([this, gone = std::move(gone), then = std::move(then)] {
+    for (const std::uint64_t id : gone) save_(pattern_key(id), std::nullopt, nullptr);
+    then();
+  });
+}
+
+void Absence::forget_patterns() {
+  for (const std::uint64_t id : std::exchange(patterns_, {})) {
+    save_(pattern_key(id), std::nullopt, nullptr);
+  }
 }
 
 // The chunks are deleted only after the store has marked every absent member.

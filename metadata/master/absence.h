@@ -5,13 +5,17 @@
 //   the cluster store keeps the absent members and these removals. PROTOCOL.md, "Absence", has the
 //   rules.
 //
-//     a member is gone ──► away/<node> = ""                 the report is complete ──► no entry
+//     a member is gone ──► away/<node> = the first pattern that the member owes
+//                          the report is complete ──► no entry
 //     a removal while a member is away ──► removed/<n> = keys and versions, 256 a value ──► answered
-//     over 4,096 removals, or a pattern ──► away/<node> = "missed removals"; no removed/…
+//     a removal by pattern, likewise ──► patterns/<id> = the pattern ──► answered
+//     over 4,096 removals ──► away/<node> = "missed removals"; no removed/…
 //
-// A member is away if it is gone, has no link, or has not reported all objects that it holds.
+// A member is away if it is gone, has no link, has not reported all objects that it holds, or has not
+// carried out a removal by pattern in time.
 // Threads: the master's loop.
-// Owns: the list of absent members (at most 4,096 of them gone) and at most 4,096 removals.
+// Owns: the list of absent members (at most 4,096 of them gone), at most 4,096 removals, and the ids of the
+//   stored patterns.
 // Trusts: the store's content, because a leader has written it.
 #pragma once
 
@@ -27,6 +31,7 @@
 #include <vector>
 
 #include "metadata/directory/directory_types.h"
+#include "metadata/directory/pattern_removals.h"
 #include "metadata/master/elector.h"
 
 namespace mc::metadata {
@@ -41,13 +46,19 @@ class Absence {
 
   // The removals under earlier leaders that an absent member may have missed.
   [[nodiscard]] std::vector<RemoveItem> removed_before() const;
+  // The removals by pattern under earlier leaders, and who has carried them out.
+  [[nodiscard]] static PatternRemovals::Past patterns_before(const Term& term);
 
   // ---- Members
   // The last leader named this member, or the member's link is lost.
   void unheard(NodeId node);
   // removal: the latest removal number of this leader.
   void joined(NodeId node, std::uint64_t removal);
-  void gone(NodeId node);
+  // owes: of PatternRemovals::owed_from().
+  void gone(NodeId node, std::uint64_t owes);
+  // The member has not carried out a removal by pattern, and then has.
+  void late(NodeId node, std::uint64_t owes);
+  void caught_up(NodeId node);
   // The member has reported all its objects. It hears of every removal from now on.
   void reported(NodeId node);
   // Whether the member missed removals that no master can name any more.
@@ -56,11 +67,12 @@ class Absence {
   // ---- Removals. then is called at once if no member is away, else after the store has the
   // removal.
   void removed(std::span<const Holding> what, std::function<void()> then);
-  void removed_by_pattern(std::function<void()> then);
+  void removed_by_pattern(const PatternRemovals& removals, std::function<void()> then);
 
  private:
   struct Member {
     bool here = false;           // joined, and reporting
+    bool late = false;           // has reported
     bool recorded = false;       // the store has an entry for this member
     bool marked = false;         // the store's entry says "missed removals"
     bool missed_before = false;  // the entry said so when this leader began
@@ -76,12 +88,14 @@ class Absence {
   void when_saved(std::function<void()> then);
   void mark_all();
   void forget_removals();
+  void forget_patterns();
 
   Save save_;
   std::map<NodeId, Member> away_;
   std::size_t unmarked_ = 0;  // members that are not marked; removals are recorded for them
   std::map<std::uint64_t, Chunk> chunks_;  // by <number> of removed/<number>
   std::size_t removed_ = 0;
+  std::set<std::uint64_t> patterns_;  // ids of patterns/<id>
   std::uint64_t next_chunk_ = 0;
   std::uint64_t saves_ = 0;
   std::set<std::uint64_t> open_;  // numbers of saves that the store has not confirmed

@@ -103,14 +103,15 @@ bool Elector::campaign() {
 
 Result<Term> Elector::read_term(std::uint64_t epoch) {
   const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
-  Term term{.epoch = epoch, .members = {}, .away = {}, .removed = {}, .removals = 0};
+  Term term;
+  term.epoch = epoch;
   if (const Status status = fix_partition_count(*store_, partition_.of, deadline_ns);
       !status.ok()) {
     return fail(status);
   }
   for (const auto& [prefix, entries] :
        {std::pair(kMembersPrefix, &term.members), std::pair(kAwayPrefix, &term.away),
-        std::pair(kRemovedPrefix, &term.removed)}) {
+        std::pair(kRemovedPrefix, &term.removed), std::pair(kPatternsPrefix, &term.patterns)}) {
     auto listing = store_->list(prefix_ + std::string(prefix), deadline_ns);
     if (!listing) return fail(listing.error());
     *entries = *std::move(listing);

@@ -3,7 +3,7 @@
 // The part of a master that calls the cluster store, which blocks. The elector
 //   campaigns for a partition, renews the lease and finds the current leader. The elector also
 //   stores the state that outlives a leader: members' descriptors under "members/", absent members
-//   under "away/" and "removed/" (absence.h), and the highest removal number under "removals". Keys
+//   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under "removals". Keys
 //   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below
 //   "shares/3/".
 //
@@ -34,6 +34,7 @@ namespace mc::metadata {
 inline constexpr std::string_view kMembersPrefix = "members/";
 inline constexpr std::string_view kAwayPrefix = "away/";
 inline constexpr std::string_view kRemovedPrefix = "removed/";
+inline constexpr std::string_view kPatternsPrefix = "patterns/";
 inline constexpr std::string_view kRemovalsKey = "removals";
 
 // The state that a new leader finds in the store.
@@ -42,6 +43,7 @@ struct Term {
   std::vector<Entry> members;
   std::vector<Entry> away;
   std::vector<Entry> removed;
+  std::vector<Entry> patterns;
   std::uint64_t removals = 0;  // no leader has given out a higher removal number
 };
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "libmc/base/clock.h"
+#include "metadata/directory/key_pattern.h"
 #include "metadata/wire/codec.h"
+#include "metadata/wire/wire_limits.h"
 
 namespace mc::metadata {
 
@@ -103,6 +105,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       absence_.unheard(descriptor.node);
     }
   }
+  patterns_.restore(Absence::patterns_before(term));
   directory_.bury(absence_.removed_before());
   note_removals();
 }
@@ -161,7 +164,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   repair_.node_gone(node, now_ns_);
   repair_.request_pass();
   for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
-  absence_.gone(node);
+  absence_.gone(node, patterns_.owed_from(node));
   outside_.save(member_key(node), std::nullopt, nullptr);
   // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
   // gone, orders that waited only for this node are complete now.
@@ -275,6 +278,7 @@ void LeaderState::catch_up(NodeId node) {
   if (unheard.empty()) {
     const auto report = state.report;
     catching_up_.erase(found);
+    absence_.caught_up(node);
     if (report.has_value()) {
       std::string body;
       wire::encode(wire::ReportAnswer{StreamAnswer::kApplied}, body);
@@ -704,6 +708,13 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
                                   const wire::Match& match) {
   if (fanout_.full())
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
+  if (match.kind == wire::Match::Kind::kRegex) {
+    if (const auto compiled = KeyPattern::compile(match.pattern); !compiled) {
+      const Status& why = compiled.error();
+      return refuse(link, request.id, static_cast<std::uint16_t>(why.code()),
+                    std::string(why.text()));
+    }
+  }
   const Pattern pattern{match.name_space, match.pattern, match.kind == wire::Match::Kind::kRegex};
   if (!patterns_.takes(pattern)) {
     return refuse(link, request.id, MC_BUSY,
@@ -729,7 +740,7 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
       [this, sum, weak = link.weak_from_this(), id = request.id](std::uint32_t unconfirmed) {
         sum->unconfirmed += unconfirmed;
         if (sum->unconfirmed > 0) tell_the_late();
-        absence_.removed_by_pattern([this, sum, weak, id] {
+        absence_.removed_by_pattern(patterns_, [this, sum, weak, id] {
           if (const auto asker = weak.lock()) answer(*asker, id, *sum);
         });
       });
@@ -738,7 +749,9 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
 // Members that are present but did not carry out a removal before the deadline.
 void LeaderState::tell_the_late() {
   for (const auto& [node, link] : links_) {
-    if (!patterns_.unheard(node).empty()) catching_up_.try_emplace(node, CatchUp{link, 0, {}, {}});
+    if (patterns_.unheard(node).empty()) continue;
+    catching_up_.try_emplace(node, CatchUp{link, 0, {}, {}});
+    absence_.late(node, patterns_.owed_from(node));
   }
 }
 
@@ -746,12 +759,16 @@ void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire:
   if (fanout_.full())
     return refuse(link, request.id, MC_BUSY, "too many listings are running; try again later");
   if (match.limit == 0) {
-    return refuse(link, request.id, MC_INVALID_ARGUMENT, "a listing needs a limit, 1 to 1,024");
+    return refuse(link, request.id, MC_INVALID_ARGUMENT, "a listing needs a limit, 1 to 4,096");
   }
   struct Merged {
     std::map<std::string, std::uint64_t> keys;
-    std::optional<std::string> complete_until;  // one agent may have more keys after this key
+    std::optional<std::string> complete_until;  // an agent may have more keys after this key
     std::uint32_t unconfirmed = 0;
+
+    void may_lack_after(const std::string& key) {
+      if (!complete_until || key < *complete_until) complete_until = key;
+    }
   };
   const auto merged = std::make_shared<Merged>();
   std::string body;
@@ -764,23 +781,30 @@ void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire:
           ++merged->unconfirmed;
           return;
         }
-        if (one.more && !one.keys.empty() &&
-            (!merged->complete_until || one.keys.back().key < *merged->complete_until)) {
-          merged->complete_until = one.keys.back().key;
-        }
-        for (wire::ListedKey& key : one.keys) merged->keys.emplace(std::move(key.key), key.bytes);
+        if (one.more && !one.keys.empty()) merged->may_lack_after(one.keys.back().key);
         // Keeps at most `limit` keys, however many agents answer.
-        while (merged->keys.size() > limit) {
+        for (wire::ListedKey& key : one.keys) {
+          const bool full = merged->keys.size() == limit;
+          if (full && key.key > merged->keys.rbegin()->first) {
+            merged->may_lack_after(merged->keys.rbegin()->first);
+            break;
+          }
+          const bool added = merged->keys.emplace(std::move(key.key), key.bytes).second;
+          if (!full || !added) continue;
           merged->keys.erase(std::prev(merged->keys.end()));
-          merged->complete_until = merged->keys.rbegin()->first;
+          merged->may_lack_after(merged->keys.rbegin()->first);
         }
       },
       [this, merged, weak = link.weak_from_this(), id = request.id](std::uint32_t unconfirmed) {
         wire::ListAnswer result;
         result.more = merged->complete_until.has_value();
         result.unconfirmed = merged->unconfirmed + unconfirmed;
+        std::size_t listed_bytes = 0;
         for (const auto& [key, bytes] : merged->keys) {
-          if (result.more && key > *merged->complete_until) break;
+          if (merged->complete_until && key > *merged->complete_until) break;
+          listed_bytes += key.size() + 16;
+          result.more |= listed_bytes > wire::kListedBytes;
+          if (listed_bytes > wire::kListedBytes) break;
           result.keys.push_back({key, bytes});
         }
         if (const auto asker = weak.lock()) answer(*asker, id, result);

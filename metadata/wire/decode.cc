@@ -94,7 +94,7 @@ const char* fault(const pb::Match& message) {
   }
   if (message.pattern().size() > kMaxPatternBytes) return "a pattern of more than 4,096 bytes";
   if (message.kind() > 1) return "an unknown kind of pattern";
-  const bool fits = message.after().size() <= MC_MAX_KEY_BYTES && message.limit() <= kMaxItems;
+  const bool fits = message.after().size() <= MC_MAX_KEY_BYTES && message.limit() <= kMaxListed;
   return fits ? nullptr : "a key or a limit beyond the largest";
 }
 const char* fault(const pb::Drain& message) {
@@ -368,7 +368,7 @@ Status decode(std::string_view bytes, ListAnswer& value) {
   pb::ListAnswer message;
   if (!parse(bytes, kMaxListBody, message)) return wrong("ListAnswer", kNotSuch);
   const std::size_t count = count_of(message.key_bytes_size());
-  if (count > kMaxItems || count_of(message.object_bytes_size()) != count) {
+  if (count > kMaxListed || count_of(message.object_bytes_size()) != count) {
     return wrong("ListAnswer", "too many keys, or columns of different lengths");
   }
   value.keys.resize(count);

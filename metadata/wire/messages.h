@@ -99,7 +99,7 @@ struct Match {
   std::string pattern;
   Kind kind = Kind::kPrefix;
   std::string after;
-  std::uint32_t limit = 0;  // 1 to kMaxItems, for listings; 0 else
+  std::uint32_t limit = 0;  // 1 to kMaxListed, for listings; 0 else
 };
 struct RemoveMatchingAnswer {
   std::uint64_t removed = 0;  // copies, at all holders

@@ -13,6 +13,7 @@
 namespace mc::metadata::wire {
 
 inline constexpr std::size_t kMaxItems = MC_MAX_BATCH_ITEMS;  // keys of one message
+inline constexpr std::size_t kMaxListed = 4096;               // keys of a listing
 inline constexpr std::size_t kMaxHoldersPerKey = 32;
 inline constexpr std::size_t kMaxAddressBytes = 255;
 inline constexpr std::size_t kMaxPatternBytes = 4096;
@@ -28,7 +29,9 @@ inline constexpr std::size_t kMaxSmallBody = 2048;
 inline constexpr std::size_t kMaxMatchBody = 8192;
 inline constexpr std::size_t kMaxBatchBody = 64u << 10;
 inline constexpr std::size_t kMaxLocateAnswerBody = 320u << 10;  // 32 holders of every key
-inline constexpr std::size_t kMaxListBody = 1280u << 10;         // 1,024 keys of 1,024 bytes
+inline constexpr std::size_t kMaxListBody = 1280u << 10;
+inline constexpr std::size_t kListedBytes =
+    512u << 10;  // of the keys in one answer, with 16 beside each
 inline constexpr std::size_t kMaxMembersBody = 2u << 20;
 
 }  // namespace mc::metadata::wire

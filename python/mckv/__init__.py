@@ -18,9 +18,10 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mckv import _native, _tensors
 from mckv._async import AsyncClient
@@ -87,6 +88,7 @@ __all__ = [
     "Pin",
     "QuotaExceededError",
     "RAISE",
+    "Removal",
     "Reservation",
     "Retry",
     "SessionBuffer",
@@ -136,6 +138,15 @@ class Stat:
 
 # The numbers of mc_verify.
 _VERIFY = {None: 0, "never": 1, "sampled": 2, "always": 3}
+
+
+class Removal(NamedTuple):
+    """The result of Client.remove_matching()."""
+
+    removed: int
+    """Number of copies: an object with replicas counts once for each host that held it."""
+    unconfirmed: int
+    """Number of hosts without an answer by the deadline. These hosts remove their objects later."""
 
 
 class Client(_native.Client):
@@ -227,26 +238,84 @@ class Client(_native.Client):
         assert isinstance(answer, dict)
         return answer
 
-    def keys(self, prefix: str | bytes = b"", *, namespace: str = "default") -> Iterator[bytes]:
-        """The keys of the namespace that start with prefix, unordered; reads pages from the agent.
+    def keys(
+        self,
+        prefix: str | bytes = b"",
+        *,
+        namespace: str = "default",
+        local: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[bytes]:
+        """The keys of the namespace that start with prefix, page by page.
 
-        A key that is put or removed meanwhile may be missing or present.
+        In a cluster of all hosts, in order; with local, or without a cluster, of this host, in no
+        order. A key that is put or removed meanwhile may be missing or present. timeout: of a page.
+        AgentUnavailableError after the keys of the other hosts if a host has not answered.
         """
-        start = prefix.encode() if isinstance(prefix, str) else prefix
-        # JSON can carry only the ASCII start of the prefix; this loop compares the rest.
-        plain = start.split(b"%")[0].decode("ascii", "ignore") if start.isascii() else ""
-        cursor = 0
+        question: dict[str, object] = {
+            "verb": "ls",
+            "namespace": namespace,
+            "prefix": _escaped(prefix),
+            "local": local,
+            "timeout_ms": _walk_ms(timeout),
+        }
+        silent = 0
         while True:
-            page = self.ask(
-                {"verb": "ls", "namespace": namespace, "prefix": plain, "cursor": cursor}
-            )
+            page = self.ask(question, _WALK_S if timeout is None else timeout)
             for item in page["objects"]:
-                key = urllib.parse.unquote_to_bytes(item["key"])
-                if key.startswith(start):
-                    yield key
-            cursor = page["cursor"]
-            if not cursor:
-                return
+                yield urllib.parse.unquote_to_bytes(item["key"])
+            silent = max(silent, page.get("unconfirmed", 0))
+            question["cursor"] = page["cursor"]
+            if not page["cursor"]:
+                break
+        if silent:
+            raise AgentUnavailableError(f"{silent} hosts have not answered; their keys are missing")
+
+    def remove_matching(
+        self,
+        prefix: str | bytes = b"",
+        *,
+        regex: str | bytes | None = None,
+        namespace: str = "default",
+        local: bool = False,
+        timeout: float | None = None,
+    ) -> Removal:
+        """Removes the objects whose key starts with prefix, or in whose key regex matches.
+
+        In a cluster on all hosts; a host that is away removes its objects before it serves again.
+        With local, or without a cluster, on this host. An object that is put meanwhile may stay.
+        regex: RE2's syntax in a cluster, without look-aheads and back-references
+        (InvalidArgumentError names the construct), else Python's; both compare bytes. After
+        timeout: DeadlineError, and the removal goes on.
+        """
+        question: dict[str, object] = {
+            "verb": "rm",
+            "namespace": namespace,
+            "local": local,
+            "timeout_ms": _walk_ms(timeout),
+        }
+        question["prefix" if regex is None else "regex"] = _escaped(
+            prefix if regex is None else regex
+        )
+        try:
+            # The agent answers by the deadline.
+            answer = self.ask(question, (_WALK_S if timeout is None else timeout) + 1)
+        except UnsupportedError:
+            return self._remove_here(prefix, regex, namespace)
+        return Removal(answer["removed"], answer["unconfirmed"])
+
+    def _remove_here(
+        self, prefix: str | bytes, regex: str | bytes | None, namespace: str
+    ) -> Removal:
+        if regex is None:
+            doomed = list(self.keys(prefix, namespace=namespace))
+        else:
+            try:
+                pattern = re.compile(regex.encode() if isinstance(regex, str) else regex)
+            except re.error as error:
+                raise InvalidArgumentError(f"not a regular expression: {error}") from error
+            doomed = [key for key in self.keys(namespace=namespace) if pattern.search(key)]
+        return Removal(sum(one == Status.OK for one in self.remove_batch(doomed)), 0)
 
     # ---- Tensors -------------------------------------------------------------------------------
 
@@ -335,6 +404,17 @@ class Client(_native.Client):
             )
         if stored.data_bytes:
             self.get_into(name, tensor, stored.header_bytes, stored.data_bytes)
+
+
+_WALK_S = 60.0  # a listing or a removal by pattern, if the caller gives no time
+
+
+def _walk_ms(timeout: float | None) -> int:
+    return max(1, round((_WALK_S if timeout is None else timeout) * 1000))
+
+
+def _escaped(key: str | bytes) -> str:
+    return urllib.parse.quote(key, safe="/")
 
 
 def _as_buffer(data: Any) -> Any:

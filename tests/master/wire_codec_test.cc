@@ -214,13 +214,13 @@ TEST(WireCodec, HeartbeatsOutsideTheirRangesAreRefused) {
 
 TEST(WireCodec, PatternsBeyondTheirLimitsAreRefused) {
   Match value{"tenant", std::string(kMaxPatternBytes, 'p'), Match::Kind::kRegex,
-              std::string(MC_MAX_KEY_BYTES, 'a'), kMaxItems};
+              std::string(MC_MAX_KEY_BYTES, 'a'), kMaxListed};
   EXPECT_FALSE(refused(value));
   EXPECT_EQ(through(value).pattern, value.pattern);
   value.pattern += 'p';
   EXPECT_TRUE(refused(value));
   value.pattern = "p";
-  value.limit = kMaxItems + 1;
+  value.limit = kMaxListed + 1;
   EXPECT_TRUE(refused(value));
   value.limit = 1;
   value.after += 'a';

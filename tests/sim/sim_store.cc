@@ -40,8 +40,9 @@ class SimStore final : public metadata::ClusterStore {
   Result<std::vector<metadata::Entry>> list(std::string_view prefix,
                                             std::uint64_t deadline_ns) override {
     if (Status status = reach(); !status.ok()) return fail(status);
-    const bool absence =
-        prefix.ends_with(metadata::kAwayPrefix) || prefix.ends_with(metadata::kRemovedPrefix);
+    const bool absence = prefix.ends_with(metadata::kAwayPrefix) ||
+                         prefix.ends_with(metadata::kRemovedPrefix) ||
+                         prefix.ends_with(metadata::kPatternsPrefix);
     if (world_.hides_absence && absence) return std::vector<metadata::Entry>{};
     return inner().list(prefix, deadline_ns);
   }

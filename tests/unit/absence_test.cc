@@ -40,7 +40,10 @@ class ObjectStore {
       Entry entry;
       entry.key = "shares/3/" + key;
       entry.value = value;
-      (key.starts_with(kAwayPrefix) ? term.away : term.removed).push_back(entry);
+      (key.starts_with(kAwayPrefix)      ? term.away
+       : key.starts_with(kRemovedPrefix) ? term.removed
+                                         : term.patterns)
+          .push_back(entry);
     }
     return term;
   }
@@ -77,7 +80,7 @@ TEST(Absence, WritesNothingWhileAllAreHere) {
 TEST(Absence, TellsTheNextLeaderOfRemovalsUntilAllHaveReported) {
   ObjectStore store;
   Absence first({}, store.save());
-  first.gone(kAway);
+  first.gone(kAway, 1);
   // Two holders of the first object, a single holder of the second.
   first.removed(std::vector<Holding>{{{1, 2}, 3, kOther}, {{1, 2}, 3, kAway}, {{4, 5}, 6, kOther}},
                 [] {});
@@ -111,7 +114,7 @@ TEST(Absence, AnswersWhenTheStoreHasIt) {
   ObjectStore store;
   store.at_once = false;
   Absence absence({}, store.save());
-  absence.gone(kAway);
+  absence.gone(kAway, 1);
   std::vector<int> told;
   absence.removed(holding(1, 2), [&] { told.push_back(1); });
   absence.removed(holding(3, 4), [&] { told.push_back(2); });
@@ -128,7 +131,7 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
   Absence absence({}, [&](std::string, std::optional<std::string>, std::function<void()> done) {
     if (done) saved.push_back(std::move(done));
   });
-  absence.gone(kAway);
+  absence.gone(kAway, 1);
   std::vector<int> told;
   for (int i = 0; i < 3; ++i) {
     absence.removed(holding(static_cast<std::uint64_t>(i), 2), [&told, i] { told.push_back(i); });
@@ -145,15 +148,15 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
 TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
   ObjectStore store;
   Absence first({}, store.save());
-  first.gone(kAway);
+  first.gone(kAway, 1);
   remove_many(first, 4096);
-  EXPECT_EQ(store.at("away/7"), "");
+  EXPECT_EQ(store.at("away/7"), "1");
   EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 4096u);
   remove_many(first, 1);
   EXPECT_EQ(store.at("away/7"), "missed removals");
   EXPECT_EQ(store.size(), 1u);
   // A member that goes away from now on has a separate list.
-  first.gone(kOther);
+  first.gone(kOther, 1);
   first.removed(holding(1, 2), [] {});
   Absence second(store.term(), store.save());
   EXPECT_EQ(second.removed_before().size(), 1u);
@@ -171,12 +174,13 @@ TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
 TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
   ObjectStore store;
   Absence absence({}, store.save());
-  absence.gone(kAway);
-  absence.removed(holding(1, 2), [] {});
+  absence.gone(kAway, 1);
+  remove_many(absence, 4096);
+  const std::size_t before = store.size();
   store.at_once = false;
   bool told = false;
-  absence.removed_by_pattern([&] { told = true; });
-  EXPECT_EQ(store.size(), 2u);
+  absence.removed(holding(1, 2), [&] { told = true; });
+  EXPECT_EQ(store.size(), before);
   EXPECT_FALSE(told);
   store.write();
   EXPECT_TRUE(told);
@@ -185,10 +189,96 @@ TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
   EXPECT_EQ(store.size(), 1u);
 }
 
+Term term_with_member(const ObjectStore& store, NodeId node) {
+  Term term = store.term();
+  term.members.push_back({});
+  term.members.back().key = "members/" + std::to_string(node);
+  return term;
+}
+
+TEST(Absence, TheNextLeaderKnowsWhoOwesARemovalByPattern) {
+  constexpr NodeId kUnknown = 9;
+  ObjectStore store;
+  PatternRemovals removals(8);
+  Absence first({}, store.save());
+  removals.confirm(removals.add({"ns", "before", false}), kAway);
+  first.gone(kAway, removals.owed_from(kAway));
+  removals.confirm(removals.add({"ns", "^a", true}), kOther);
+  bool told = false;
+  first.removed_by_pattern(removals, [&] { told = true; });
+  EXPECT_TRUE(told);
+
+  const Term term = term_with_member(store, kOther);
+  PatternRemovals later(8);
+  later.restore(Absence::patterns_before(term));
+  ASSERT_EQ(later.count(), 2u);
+  ASSERT_EQ(later.unheard(kAway).size(), 1u);
+  EXPECT_EQ(later.unheard(kAway).front()->pattern, (Pattern{"ns", "^a", true}));
+  EXPECT_TRUE(later.unheard(kOther).empty());
+  EXPECT_EQ(later.unheard(kUnknown).size(), 2u);
+  EXPECT_EQ(later.add({"ns", "c", false}), 3u);
+
+  Absence second(term, store.save());
+  second.joined(kAway, 1);
+  second.reported(kAway);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+// The store has no pattern that all members have carried out.
+TEST(Absence, TheNextLeaderGivesNoIdThatAnAbsentMemberHasCarriedOut) {
+  ObjectStore store;
+  PatternRemovals removals(8);
+  Absence first({}, store.save());
+  removals.confirm(removals.add({"ns", "a", false}), kAway);
+  removals.confirm(removals.add({"ns", "b", false}), kAway);
+  first.gone(kAway, removals.owed_from(kAway));
+
+  PatternRemovals later(8);
+  later.restore(Absence::patterns_before(store.term()));
+  Absence second(store.term(), store.save());
+  later.add({"ns", "c", false});
+  second.removed_by_pattern(later, [] {});
+
+  PatternRemovals last(8);
+  last.restore(Absence::patterns_before(store.term()));
+  ASSERT_EQ(last.unheard(kAway).size(), 1u);
+  EXPECT_EQ(last.unheard(kAway).front()->pattern, (Pattern{"ns", "c", false}));
+}
+
+TEST(Absence, AMemberThatIsLateWithAPatternIsRecordedUntilItIsNot) {
+  ObjectStore store;
+  PatternRemovals removals(8);
+  Absence absence({}, store.save());
+  absence.joined(kAway, 1);
+  absence.reported(kAway);
+  const std::uint64_t id = removals.add({"ns", "a", false});
+  absence.late(kAway, removals.owed_from(kAway));
+  absence.removed_by_pattern(removals, [] {});
+  EXPECT_EQ(store.at("away/7"), std::to_string(id));
+  EXPECT_EQ(store.size(), 2u);
+  absence.caught_up(kAway);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+TEST(Absence, MergedPatternsLeaveTheStoreWhenItHasTheMergedOne) {
+  ObjectStore store;
+  PatternRemovals removals(1);
+  Absence absence({}, store.save());
+  absence.gone(kAway, 1);
+  removals.add({"ns", "ab", false});
+  absence.removed_by_pattern(removals, [] {});
+  removals.add({"ns", "ac", false});
+  absence.removed_by_pattern(removals, [] {});
+  EXPECT_EQ(store.size(), 2u);
+  const auto kept = Absence::patterns_before(store.term()).removals;
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept.front().pattern, (Pattern{"ns", "a", false}));
+}
+
 TEST(Absence, TheListOfTheGoneHasAnEnd) {
   ObjectStore store;
   Absence absence({}, store.save());
-  for (NodeId node = 1; node <= 5000; ++node) absence.gone(node);
+  for (NodeId node = 1; node <= 5000; ++node) absence.gone(node, 1);
   EXPECT_EQ(store.size(), 4096u);
 }
 

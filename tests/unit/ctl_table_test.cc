@@ -5,6 +5,7 @@
 #include "ctl/text/json.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/table.h"
+#include "libmc/base/key_text.h"
 
 namespace mc::ctl {
 namespace {

@@ -168,8 +168,10 @@ TEST_F(IndexWalksTest, AWalkOfAShareMeetsItsKeysAlone) {
   EXPECT_EQ(store().live_count(), kKeys - in_first);
 }
 
-TEST_F(IndexWalksTest, APatternThatIsNoneIsRefusedAtOnce) {
+TEST_F(IndexWalksTest, APatternThatIsNoneIsRefused) {
+  put_many(1);
   remove("(", wire::Match::Kind::kRegex);
+  turns();
   ASSERT_TRUE(removed_);
   EXPECT_EQ(removed_->error().code(), MC_INVALID_ARGUMENT);
   EXPECT_TRUE(walks_.idle());

@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
 
 namespace mc::agent {
 
@@ -64,6 +66,31 @@ Result<wire::MembersAnswer> merge(std::vector<Result<wire::MembersAnswer>> answe
   if (!any) return std::move(answers.front());
   wire::MembersAnswer all;
   for (auto& [node, member] : members) all.members.push_back(std::move(member));
+  return all;
+}
+
+// REQUIRES: each partition has answered.
+wire::ListAnswer merge(std::vector<Result<wire::ListAnswer>> answers, std::uint32_t limit) {
+  wire::ListAnswer all;
+  std::optional<std::string> complete_until;  // a partition may have more keys after this key
+  for (Result<wire::ListAnswer>& answer : answers) {
+    all.unconfirmed = std::max(all.unconfirmed, answer->unconfirmed);
+    if (answer->more && !answer->keys.empty() &&
+        (!complete_until || answer->keys.back().key < *complete_until)) {
+      complete_until = answer->keys.back().key;
+    }
+    std::ranges::move(answer->keys, std::back_inserter(all.keys));
+  }
+  std::ranges::sort(all.keys, {}, &wire::ListedKey::key);
+  if (complete_until) {
+    const auto end = std::ranges::upper_bound(all.keys, *complete_until, {}, &wire::ListedKey::key);
+    all.keys.erase(end, all.keys.end());
+    all.more = true;
+  }
+  if (all.keys.size() > limit) {
+    all.keys.resize(limit);
+    all.more = true;
+  }
   return all;
 }
 
@@ -129,6 +156,40 @@ void Masters::drain(const wire::Drain& request, std::uint64_t deadline_ns,
       });
   for (std::uint32_t partition = 0; partition < count(); ++partition) {
     at(partition).drain(request, deadline_ns, gathering.slot(partition));
+  }
+}
+
+void Masters::remove_matching(const wire::Match& match, std::uint64_t deadline_ns,
+                              Done<wire::RemoveMatchingAnswer> done) const {
+  const Gathering<wire::RemoveMatchingAnswer> gathering(
+      count(), [done = std::move(done)](std::vector<Result<wire::RemoveMatchingAnswer>> answers) {
+        wire::RemoveMatchingAnswer sum;
+        for (Result<wire::RemoveMatchingAnswer>& answer : answers) {
+          if (!answer) return done(std::move(answer));
+          sum.removed += answer->removed;
+          // A host without an answer is missing in each partition.
+          sum.unconfirmed = std::max(sum.unconfirmed, answer->unconfirmed);
+        }
+        done(sum);
+      });
+  for (std::uint32_t partition = 0; partition < count(); ++partition) {
+    at(partition).remove_matching(match, deadline_ns, gathering.slot(partition));
+  }
+}
+
+void Masters::list(const wire::Match& match, std::uint64_t deadline_ns,
+                   Done<wire::ListAnswer> done) const {
+  if (count() == 1) return ports_.front()->list(match, deadline_ns, std::move(done));
+  const Gathering<wire::ListAnswer> gathering(
+      count(),
+      [limit = match.limit, done = std::move(done)](std::vector<Result<wire::ListAnswer>> answers) {
+        for (Result<wire::ListAnswer>& answer : answers) {
+          if (!answer) return done(std::move(answer));
+        }
+        done(merge(std::move(answers), limit));
+      });
+  for (std::uint32_t partition = 0; partition < count(); ++partition) {
+    at(partition).list(match, deadline_ns, gathering.slot(partition));
   }
 }
 

@@ -51,6 +51,13 @@ class Masters {
   // Done when all partitions are. A repeated request continues the drain.
   void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
              Done<metadata::wire::DrainAnswer> done) const;
+  // Objects of all partitions. Fails if a partition does not answer: the other partitions have
+  // removed their objects, and the same call removes the rest later.
+  void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                       Done<metadata::wire::RemoveMatchingAnswer> done) const;
+  // The smallest match.limit keys after match.after, of all partitions. Fails if a partition does not answer.
+  void list(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+            Done<metadata::wire::ListAnswer> done) const;
   // One answer a partition, in order.
   void stats(std::uint64_t deadline_ns,
              std::function<void(std::vector<Result<metadata::wire::StatsAnswer>>)> done) const;

@@ -2,7 +2,6 @@
 #include "agent/cluster/namespace/index_walks.h"
 
 #include <algorithm>
-#include <boost/regex.hpp>
 #include <optional>
 
 #include "libmc/base/clock.h"
@@ -14,8 +13,9 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::size_t kListBytes = 512 * 1024;
 constexpr std::uint32_t kEntriesPerLook = 16;  // between two looks at the clock
+constexpr std::size_t kMatchKeys = 1024;       // of a batch for the KeyMatcher
+constexpr std::size_t kMatchBytes = 64 * 1024;
 
 bool is_live(ObjectIndex& index, std::uint32_t entry) {
   return shm::state_of(index.entry(entry).version.load_relaxed()) == shm::EntryState::kLive;
@@ -31,16 +31,22 @@ class IndexWalks::Walk {
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
-  // False: the walk needs no further entry.
+  enum class Next { kMore, kWaits, kOver };
+
+  // False: the walk visits no further entry in this turn.
   virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
+  // The work before the next entries. nullopt: none is left.
+  virtual std::optional<Next> before_entries(std::uint64_t /*until_ns*/) { return std::nullopt; }
+  // No entry is left.
+  virtual Next after_entries() { return Next::kOver; }
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
 
-  // False: the walk is over.
-  bool go_on(std::uint64_t until_ns) {
+  Next go_on(std::uint64_t until_ns) {
+    if (const std::optional<Next> next = before_entries(until_ns)) return *next;
     ObjectIndex& index = tenant_.store().index();
     for (std::uint32_t i = 0; i < kEntriesPerTurn; ++i) {
-      if (i % kEntriesPerLook == 0 && i > 0 && now_ns() >= until_ns) return true;
+      if (i % kEntriesPerLook == 0 && i > 0 && now_ns() >= until_ns) return Next::kMore;
       std::uint32_t entry = 0;
       if (cursor_ < index.entry_count()) {
         entry = cursor_++;
@@ -48,19 +54,18 @@ class IndexWalks::Walk {
         entry = behind_.back();
         behind_.pop_back();
       } else {
-        return false;
+        return after_entries();
       }
       if (!is_live(index, entry)) continue;
       if (!tenant_.is_stripe(entry)) {
         if (!is_of_partition(index.key_of(entry))) continue;
         const std::uint64_t bytes = index.entry(entry).length.load_relaxed();
-        if (!visit(entry, index.key_of(entry), bytes)) return false;
+        if (!visit(entry, index.key_of(entry), bytes)) break;
       } else if (const StripeSet* const set = tenant_.speaks_for(entry)) {
-        if (is_of_partition(set->key) && !visit(entry, set->key, set->facts.whole_bytes))
-          return false;
+        if (is_of_partition(set->key) && !visit(entry, set->key, set->facts.whole_bytes)) break;
       }
     }
-    return true;
+    return Next::kMore;
   }
   void arrived(std::uint32_t entry, bool is_put) {
     if (entry < cursor_ && (!is_put || wants_puts())) behind_.push_back(entry);
@@ -116,7 +121,7 @@ class IndexWalks::Listing final : public Walk {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       bytes += keys[i].key.size() + 16;
-      if (bytes <= kListBytes) continue;
+      if (bytes <= wire::kListedBytes) continue;
       keys.resize(i);
       answer_.more = true;
       break;
@@ -134,25 +139,14 @@ class IndexWalks::Listing final : public Walk {
   wire::ListAnswer answer_;
 };
 
-class IndexWalks::Removal final : public Walk {
+class IndexWalks::Removal : public Walk {
  public:
   Removal(ClusterTenant& tenant, const wire::Match& match, Partition partition,
-          Reply<wire::RemoveMatchingAnswer> reply, std::optional<boost::regex> pattern)
-      : Walk(tenant, match, partition), reply_(std::move(reply)), pattern_(std::move(pattern)) {}
+          Reply<wire::RemoveMatchingAnswer> reply)
+      : Walk(tenant, match, partition), reply_(std::move(reply)) {}
 
   bool visit(std::uint32_t entry, std::string_view key, std::uint64_t) override {
-    if (pattern_) {
-      try {
-        if (!boost::regex_search(key.begin(), key.end(), *pattern_)) return true;
-      } catch (const std::exception&) {  // The pattern takes more work than Boost permits.
-        failure_ = {MC_TOO_LARGE, "the pattern takes too long to match; say it simpler"};
-        return false;
-      }
-    } else if (!key.starts_with(match_.pattern)) {
-      return true;
-    }
-    tenant_.drop(entry);
-    ++answer_.removed;
+    if (key.starts_with(match_.pattern)) remove(entry);
     return true;
   }
   void finish() override {
@@ -164,11 +158,93 @@ class IndexWalks::Removal final : public Walk {
   }
   bool wants_puts() const override { return false; }
 
+ protected:
+  void remove(std::uint32_t entry) {
+    tenant_.drop(entry);
+    ++answer_.removed;
+  }
+  Status failure_;
+
  private:
   Reply<wire::RemoveMatchingAnswer> reply_;
-  std::optional<boost::regex> pattern_;
   wire::RemoveMatchingAnswer answer_;
-  Status failure_;
+};
+
+class IndexWalks::RegexRemoval final : public Removal {
+ public:
+  RegexRemoval(ClusterTenant& tenant, const wire::Match& match, Partition partition,
+               Reply<wire::RemoveMatchingAnswer> reply, KeyMatcher& matcher)
+      : Removal(tenant, match, partition, std::move(reply)),
+        matcher_(matcher),
+        expression_(std::make_shared<KeyMatcher::Expression>()),
+        batch_(new_batch()) {
+    expression_->text = match.pattern;
+  }
+  ~RegexRemoval() override { batch_->cancelled = true; }
+  RegexRemoval(const RegexRemoval&) = delete;
+  RegexRemoval& operator=(const RegexRemoval&) = delete;
+
+  bool visit(std::uint32_t entry, std::string_view key, std::uint64_t) override {
+    batch_->keys += key;
+    batch_->ends.push_back(static_cast<std::uint32_t>(batch_->keys.size()));
+    candidates_.push_back({entry, version_of(entry)});
+    full_ = candidates_.size() == kMatchKeys || batch_->keys.size() >= kMatchBytes;
+    return !full_;
+  }
+  std::optional<Next> before_entries(std::uint64_t until_ns) override {
+    if (full_) return submit();
+    if (!submitted_) return std::nullopt;
+    if (!batch_->done.load(std::memory_order_acquire)) return Next::kWaits;
+    if (!batch_->failure.ok()) return end(batch_->failure);
+    for (const std::size_t first = next_; next_ < candidates_.size(); ++next_) {
+      if (next_ % kEntriesPerLook == 0 && next_ > first && now_ns() >= until_ns) return Next::kMore;
+      remove_match(next_);
+    }
+    candidates_.clear();
+    next_ = 0;
+    submitted_ = false;
+    batch_ = new_batch();
+    return std::nullopt;
+  }
+  Next after_entries() override { return candidates_.empty() ? Next::kOver : submit(); }
+
+ private:
+  struct Candidate {
+    std::uint32_t entry = 0;
+    std::uint64_t version = 0;
+  };
+
+  std::shared_ptr<KeyMatcher::Batch> new_batch() const {
+    auto batch = std::make_shared<KeyMatcher::Batch>();
+    batch->expression = expression_;
+    return batch;
+  }
+  std::uint64_t version_of(std::uint32_t entry) const {
+    return tenant_.store().index().entry(entry).version.load_relaxed();
+  }
+  Next submit() {
+    full_ = false;
+    submitted_ = true;
+    if (Status status = matcher_.submit(batch_); !status.ok()) return end(status);
+    return Next::kWaits;
+  }
+  Next end(const Status& failure) {
+    failure_ = failure;
+    return Next::kOver;
+  }
+  // An object that has moved since comes again: see arrived(). A replaced object stays.
+  void remove_match(std::size_t number) {
+    const auto [entry, version] = candidates_[number];
+    if (batch_->matches[number] && version_of(entry) == version) remove(entry);
+  }
+
+  KeyMatcher& matcher_;
+  const std::shared_ptr<KeyMatcher::Expression> expression_;
+  std::shared_ptr<KeyMatcher::Batch> batch_;  // of the candidates
+  std::vector<Candidate> candidates_;
+  std::size_t next_ = 0;  // candidate
+  bool full_ = false;
+  bool submitted_ = false;
 };
 
 IndexWalks::IndexWalks() = default;
@@ -193,17 +269,11 @@ void IndexWalks::list(ClusterTenant& tenant, const wire::Match& match, Partition
 void IndexWalks::remove(ClusterTenant& tenant, const wire::Match& match, Partition partition,
                         Reply<wire::RemoveMatchingAnswer> reply) {
   if (!admit(reply)) return;
-  std::optional<boost::regex> pattern;
   if (match.kind == wire::Match::Kind::kRegex) {
-    try {
-      pattern.emplace(match.pattern, boost::regex::extended);
-    } catch (const boost::regex_error& error) {
-      reply(fail(MC_INVALID_ARGUMENT,
-                 "the pattern is no regular expression: " + std::string(error.what())));
-      return;
-    }
+    begin(std::make_unique<RegexRemoval>(tenant, match, partition, std::move(reply), matcher_));
+  } else {
+    begin(std::make_unique<Removal>(tenant, match, partition, std::move(reply)));
   }
-  begin(std::make_unique<Removal>(tenant, match, partition, std::move(reply), std::move(pattern)));
 }
 
 void IndexWalks::begin(std::unique_ptr<Walk> walk) {
@@ -243,13 +313,16 @@ void IndexWalks::forget(ClusterTenant& tenant) {
 void IndexWalks::turn(std::uint64_t now_ns) {
   if (walks_.empty() || now_ns < next_turn_ns_) return;
   // The loop's own time may be some rounds old.
-  if (walks_.front()->go_on(mc::now_ns() + kTurnNs)) {
+  const Walk::Next next = walks_.front()->go_on(mc::now_ns() + kTurnNs);
+  if (next == Walk::Next::kOver) {
+    end_first();
+  } else {
     walks_.push_back(std::move(walks_.front()));
     walks_.pop_front();
-  } else {
-    end_first();
   }
-  next_turn_ns_ = mc::now_ns() + kPauseNs;
+  waiting_ = next == Walk::Next::kWaits ? waiting_ + 1 : 0;
+  next_turn_ns_ =
+      mc::now_ns() + (waiting_ > 0 && waiting_ >= walks_.size() ? kMatchPauseNs : kPauseNs);
 }
 
 }  // namespace mc::agent

@@ -8,13 +8,15 @@
 //                         ▲ entries that become live behind the cursor (moved, copied, put) are
 //                         visited too
 //
+//   Keys are compared with a regular expression by the KeyMatcher's thread, a batch at a time.
+//   Meanwhile the walk waits.
+//
 //   An object that exists during the whole walk is found, even if the object is moved. A removal
 //   takes the objects that existed at the start. Objects that this host's clients put during the
 //   removal may go or stay.
 // Threads: The agent's loop.
 // Owns: The walks under way.
-// Trusts: Not the patterns. A pattern that is no regular expression, or that takes more work than
-//   Boost permits, ends the walk.
+// Trusts: Not the patterns. A pattern that is no regular expression ends the walk.
 #pragma once
 
 #include <deque>
@@ -22,6 +24,7 @@
 
 #include "agent/cluster/master/master_port.h"
 #include "agent/cluster/namespace/cluster_tenant.h"
+#include "agent/cluster/namespace/key_matcher.h"
 
 namespace mc::agent {
 
@@ -34,6 +37,8 @@ class IndexWalks {
   static constexpr std::uint32_t kEntriesPerTurn = 1024;
   static constexpr std::uint64_t kTurnNs = 20'000;
   static constexpr std::uint64_t kPauseNs = 10'000;
+  static constexpr std::uint64_t kMatchPauseNs =
+      200'000;  // while all walks wait for the KeyMatcher
 
   IndexWalks();
   ~IndexWalks();
@@ -58,6 +63,7 @@ class IndexWalks {
   class Walk;
   class Listing;
   class Removal;
+  class RegexRemoval;
 
   template <typename Answer>
   bool admit(const Reply<Answer>& reply) const;
@@ -65,7 +71,9 @@ class IndexWalks {
   void end_first();
   void arrived(const ClusterTenant& tenant, std::uint32_t entry, bool is_put);
 
+  KeyMatcher matcher_;
   std::deque<std::unique_ptr<Walk>> walks_;  // the front has the next turn
+  std::size_t waiting_ = 0;  // the last turns in a row that waited for the KeyMatcher
   std::uint64_t next_turn_ns_ = 0;
 };
 

@@ -149,4 +149,4 @@ class StoreBase:
         return _codes.OBJECT_NOT_FOUND if view is None else view
 
     def _tenant(self) -> str:
-        return self._pool._name[1] if self._pool is not None else "default"
+        return self._pool.tenant if self._pool is not None else "default"

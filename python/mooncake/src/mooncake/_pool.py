@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool of a store: this host's agent, or a pool inside this process.
 
-All stores of a process and tenant share one client. $MC_AGENT names the agent; setup() fails if
-that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket.
+All stores of a process, agent and tenant share one client. $MC_AGENT names the agent; setup() fails
+if that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket.
 Without an agent, the process embeds a pool of the first store's global_segment_size, until the last
 store closes.
 """
@@ -18,6 +18,7 @@ import mckv
 
 logger = logging.getLogger("mooncake")
 
+_Name = tuple[int, str, str]  # process, agent, tenant
 _MIN_SEGMENT_BYTES = 16 << 20
 _PATIENCE_S = 5.0
 
@@ -25,10 +26,11 @@ _PATIENCE_S = 5.0
 class Pool:
     """A shared client; close() is called once for each open_pool()."""
 
-    def __init__(self, client: mckv.Client, name: tuple[int, str], embedded: bool) -> None:
+    def __init__(self, client: mckv.Client, name: _Name, embedded: bool) -> None:
         self.client = client
         self.embedded = embedded
         self._name = name
+        self.tenant = name[2]
         self._users = 1
 
     def close(self) -> None:
@@ -40,7 +42,7 @@ class Pool:
 
 
 _lock = threading.Lock()
-_pools: dict[tuple[int, str], Pool] = {}
+_pools: dict[_Name, Pool] = {}
 
 
 def _after_fork() -> None:
@@ -59,7 +61,7 @@ def default_socket() -> str:
 def open_pool(tenant: str, segment_bytes: int, staging_bytes: int, label: str) -> Pool:
     """Raises mckv.McError."""
     # A forked child cannot use the parent's clients.
-    name = (os.getpid(), tenant)
+    name = (os.getpid(), os.environ.get("MC_AGENT") or "", tenant)
     with _lock:
         found = _pools.get(name)
         if found is not None:
@@ -71,9 +73,7 @@ def open_pool(tenant: str, segment_bytes: int, staging_bytes: int, label: str) -
         return pool
 
 
-def _open(
-    name: tuple[int, str], tenant: str, segment_bytes: int, staging_bytes: int, label: str
-) -> Pool:
+def _open(name: _Name, tenant: str, segment_bytes: int, staging_bytes: int, label: str) -> Pool:
     agent = os.environ.get("MC_AGENT") or None
     common: dict[str, Any] = {
         "namespace": tenant,

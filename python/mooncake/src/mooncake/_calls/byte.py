@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
 from typing import Any, cast
 
 import mckv
@@ -146,25 +144,20 @@ class ByteCalls(StoreBase):
             return [CODE[error.status]] * len(names)
         return [CODE[done.get(key, mckv.Status.NOT_FOUND)] for key in names]
 
-    def _remove_where(self, wanted: Callable[[bytes], bool]) -> int:
+    def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int:
+        """Number of removed copies, on all hosts. RE2's syntax; may match anywhere in the key."""
+
         def call() -> int:
-            client = self._client
-            doomed = [key for key in client.keys(namespace=self._tenant()) if wanted(key)]
-            return sum(one == mckv.Status.OK for one in client.remove_batch(doomed))
+            try:
+                return self._client.remove_matching(
+                    regex=regex_pattern, namespace=self._tenant()
+                ).removed
+            except mckv.InvalidArgumentError as error:
+                logger.error("mc: remove_by_regex(%r): %s", regex_pattern, error)
+                raise
 
         return self._coded(call)
 
-    def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int:
-        """Number of removed objects. The Python pattern may match anywhere in the key."""
-        try:
-            pattern = re.compile(regex_pattern)
-        except re.error as error:
-            logger.error("mc: remove_by_regex(%r): %s", regex_pattern, error)
-            return _codes.INVALID_PARAMS
-        return self._remove_where(
-            lambda key: pattern.search(key.decode("utf-8", "surrogateescape")) is not None
-        )
-
     def remove_all(self, force: bool = False) -> int:
-        """Number of removed objects of this tenant."""
-        return self._remove_where(lambda key: True)
+        """Number of removed copies of this tenant, on all hosts."""
+        return self._coded(lambda: self._client.remove_matching(namespace=self._tenant()).removed)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listings and removals by pattern over two hosts of a cluster, and on a host without a cluster."""
+
+import signal
+import time
+
+import mckv
+import pytest
+from machine import WATCHDOG_S, free_port
+
+
+def until(call):
+    deadline = time.monotonic() + WATCHDOG_S
+    while not call() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert call()
+
+
+@pytest.fixture(scope="module")
+def agents(make_module_agent):
+    """Two agents of one cluster. The first one is its master."""
+    master = f"127.0.0.1:{free_port()}"
+    pair = [
+        make_module_agent(listen=f"127.0.0.1:{free_port()}", **{option: master})
+        for option in ("master_listen", "masters")
+    ]
+    with mckv.Client(pair[0].socket) as client:
+        until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+    return pair
+
+
+@pytest.fixture
+def hosts(agents):
+    with mckv.Client(agents[0].socket) as one, mckv.Client(agents[1].socket) as other:
+        yield one, other
+
+
+def test_keys_are_those_of_all_hosts(hosts, key):
+    names = sorted(key(f"{i:04}").encode() for i in range(1200))
+    for at, client in enumerate(hosts):
+        client.put_batch(names[at::2], [b"v"] * 600)
+    odd = key("0001 %\xff").encode("latin1")
+    hosts[1].put(odd, b"v")
+    for client in hosts:
+        assert list(client.keys(key)) == sorted([*names, odd])
+        assert list(client.keys(odd[:-1])) == [odd]
+    assert sorted(hosts[1].keys(key, local=True)) == sorted([*names[1::2], odd])
+
+
+def test_a_page_of_long_keys_hides_no_later_key(hosts, key):
+    long = sorted(f"{key}.a.{i:04}.{'x' * 900}".encode() for i in range(700))
+    short = sorted(f"{key}.b.{i:04}".encode() for i in range(4000))
+    hosts[0].put_batch(long, [b"v"] * len(long))
+    hosts[1].put_batch(short, [b"v"] * len(short))
+    assert list(hosts[1].keys(key)) == long + short
+
+
+def test_a_new_listing_has_the_latest_keys(hosts, key):
+    for i in range(5):
+        hosts[i % 2].put(key(i), b"v")
+        assert len(list(hosts[0].keys(key))) == i + 1
+
+
+def test_what_matches_is_removed_from_all_hosts(hosts, key):
+    names = [key(i) for i in range(40)]
+    for at, client in enumerate(hosts):
+        client.put_batch(names[at::2], [b"v"] * 20)
+    escaped = key.replace(".", r"\.")
+    assert hosts[0].remove_matching(regex=f"^{escaped}\\.1[0-9]$") == (10, 0)
+    assert hosts[1].exists_batch(names) == [not 10 <= i < 20 for i in range(40)]
+    assert hosts[1].remove_matching(key("2"), local=True) == (5, 0)
+    assert hosts[0].remove_matching(key, timeout=WATCHDOG_S) == mckv.Removal(25, 0)
+    assert not any(hosts[0].exists_batch(names))
+
+
+@pytest.mark.parametrize("regex, construct", [("a(?=b)", "look-ahead"), (r"(a)\1", "back-ref")])
+def test_a_pattern_without_linear_time_is_refused_by_name(hosts, regex, construct):
+    with pytest.raises(mckv.InvalidArgumentError, match=construct):
+        hosts[0].remove_matching(regex=regex)
+
+
+def test_without_a_cluster_this_host_removes(client, key):
+    client.put_batch([key(i) for i in range(4)], [b"v"] * 4)
+    assert client.remove_matching(regex=f"{key}.[01]$".encode()) == (2, 0)
+    assert client.remove_matching(key) == (2, 0)
+    with pytest.raises(mckv.InvalidArgumentError, match="not a regular expression"):
+        client.remove_matching(regex="(")
+
+
+def test_a_host_that_does_not_answer_is_counted(agents, hosts, key):
+    for client in hosts:
+        client.put(key(id(client)), b"v")
+    agents[1].send(signal.SIGSTOP)
+    try:
+        with pytest.raises((mckv.AgentUnavailableError, mckv.DeadlineError)):
+            list(hosts[0].keys(key, timeout=0.2))
+    finally:
+        agents[1].send(signal.SIGCONT)
+    until(lambda: len(list(hosts[0].keys(key))) == 2)
