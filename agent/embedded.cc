@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/embedded.h"
 
-#include <thread>
-
 #include "agent/agent.h"
 
 namespace mc::agent {
 
-struct EmbeddedAgent::State {
-  std::unique_ptr<Agent> agent;
-  std::thread thread;
-};
-
-Result<std::unique_ptr<EmbeddedAgent>> EmbeddedAgent::start(std::string_view config) {
+Result<std::unique_ptr<client::Connector>> EmbeddedAgent::start(const char* config) {
   auto options = load_embedded_options(config);
   if (!options) return fail(options.error());
   auto agent = Agent::create_embedded(*options);
   if (!agent) return fail(agent.error());
-  auto state = std::make_unique<State>();
-  state->agent = std::move(*agent);
-  state->thread = std::thread([agent_ptr = state->agent.get()] {
-    static_cast<void>(agent_ptr->run());  // an embedded agent has no cluster
-  });
-  return std::unique_ptr<EmbeddedAgent>(new EmbeddedAgent(std::move(state)));
+  return std::unique_ptr<client::Connector>(new EmbeddedAgent(std::move(*agent)));
 }
 
-EmbeddedAgent::EmbeddedAgent(std::unique_ptr<State> state) : state_(std::move(state)) {}
+EmbeddedAgent::EmbeddedAgent(std::unique_ptr<Agent> agent)
+    : agent_(std::move(agent)), thread_([this] {
+        static_cast<void>(agent_->run());  // an embedded agent has no cluster
+      }) {}
 
 EmbeddedAgent::~EmbeddedAgent() {
-  state_->agent->stop();
-  state_->thread.join();
+  agent_->stop();
+  thread_.join();
 }
 
-Result<Fd> EmbeddedAgent::connect() { return state_->agent->connect_embedded(); }
+Result<Fd> EmbeddedAgent::connect(std::uint64_t) { return agent_->connect_embedded(); }
+
+void register_embedded_agent() { client::set_embedded_factory(EmbeddedAgent::start); }
 
 }  // namespace mc::agent

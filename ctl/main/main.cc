@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "agent/embedded_connector.h"
+#include "agent/embedded.h"
 #include "ctl/command_line.h"
 #include "ctl/text/failure.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Links the client and the agent core (behind the address "embedded") into libmc.so.
-#include "agent/embedded_connector.h"
+#include "agent/embedded.h"
 
 namespace {
 const bool registered = [] {

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/embedded_connector.h"
+#include "agent/embedded.h"
 #include "keepers.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "agent/embedded_connector.h"
+#include "agent/embedded.h"
 #include "patience.h"
 
 namespace mc {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/embedded_connector.h"
+#include "agent/embedded.h"
 #include "patience.h"
 
 // [example]
