@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "agent/keeper/keeper_store.h"
+#include "agent/keeper/descriptor_store.h"
 
 namespace mc {
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/keeper/store_name.h"
+#include "agent/keeper/descriptor_store.h"
 #include "mc/status.h"
 
 namespace mc::agent {

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "agent/keeper/descriptor_store.h"
-#include "agent/keeper/store_name.h"
 
 namespace mc::agent {
 namespace {

@@ -24,7 +24,6 @@
 #include <functional>
 
 #include "agent/keeper/keeper_protocol.h"
-#include "agent/keeper/keeper_store.h"
 #include "keepers.h"
 #include "patience.h"
 #include "process_stop.h"
