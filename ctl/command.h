@@ -6,7 +6,7 @@
 // Threads: the main thread.
 // Owns: a Verb owns its texts. The value pointers of its options point into an object that the
 //   verb's run function keeps alive.
-// Trusts: nothing; the parser checks each value before a verb runs.
+// Trusts: nothing of the words; the parser checks each value before a verb runs.
 #pragma once
 
 #include <cstdint>
@@ -86,5 +86,9 @@ Verb bench_verb(Context& context);
 Verb replay_verb(Context& context);
 // program: the verb that holds all others; program must outlive the returned Verb.
 Verb completion_verb(const Verb& program);
+
+// Parses the words, without the program's name, and runs the named verb. Prints the manual
+// page for --help and for "help VERB". Returns the exit code.
+int run_command_line(Verb& program, Context& context, std::vector<std::string> words);
 
 }  // namespace mc::ctl

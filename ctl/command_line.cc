@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only file that includes CLI11, which takes seconds to compile.
-#include "ctl/command_line.h"
-
+// The parser of mcctl's command line: declarations and words in, values and a run out. No other
+// file of ctl/ includes CLI11, which takes seconds to compile.
 #include <charconv>
 #include <type_traits>
 
@@ -10,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "ctl/command.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/help.h"
 #include "libmc/options/nearest.h"

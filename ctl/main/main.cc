@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "agent/embedded.h"
-#include "ctl/command_line.h"
+#include "ctl/command.h"
 #include "ctl/text/failure.h"
 
 namespace mc::ctl {

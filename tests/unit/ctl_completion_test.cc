@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "ctl/command_line.h"
+#include "ctl/command.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/help.h"
 
