@@ -5,6 +5,11 @@
 //   secret, a chooser of keys cannot aim keys at one bucket or make two keys collide. XXH3 is not
 //   cryptographic, so a cluster member, which knows the secret, could do both. Members are trusted
 //   not to, and limits of the tables bound the harm.
+//
+// The partition that a key belongs to. Partitions are equal intervals of the upper half of the
+//   hash, so a partition's keys are spread evenly over the table. Masters and agents must agree:
+//   partition_of() never changes (tests/unit/partition_test.cc has golden values), and a cluster's
+//   number of partitions is fixed (metadata/master/partition_count.h).
 // Threads: any; KeyHasher is constant after construction.
 // Trusts: nothing. Any bytes are a key.
 #pragma once
@@ -22,13 +27,22 @@
 
 namespace mc::metadata {
 
-// The top bits of hi choose the partition (partition.h), lo chooses the bucket. So a master with
-// few partitions still fills the table evenly.
+// The top bits of hi choose the partition, lo chooses the bucket. So a master with few partitions
+// still fills the table evenly.
 struct KeyHash {
   std::uint64_t hi = 0;
   std::uint64_t lo = 0;
   auto operator<=>(const KeyHash&) const = default;
 };
+
+// Each partition costs a thread and a connection to the cluster store, at every master and agent,
+// and a link between each agent and the leader.
+inline constexpr std::uint32_t kMaxPartitions = 64;
+
+// REQUIRES: partitions > 0.
+inline std::uint32_t partition_of(KeyHash hash, std::uint32_t partitions) {
+  return static_cast<std::uint32_t>((static_cast<unsigned __int128>(hash.hi) * partitions) >> 64);
+}
 
 class KeyHasher {
  public:

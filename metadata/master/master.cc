@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "libmc/base/clock.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 #include "metadata/master/partition_count.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/open_store.h"

@@ -2,7 +2,7 @@
 #include "metadata/master/master_options.h"
 
 #include "libmc/options/option_loader.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
 

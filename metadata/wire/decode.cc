@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 #include "metadata/wire/codec.h"
 #include "metadata/wire/fields.h"
 #include "metadata/wire/wire_limits.h"

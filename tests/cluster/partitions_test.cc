@@ -12,7 +12,7 @@
 #include "cluster/cluster_fixture.h"
 #include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 
 namespace mc::cluster {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "master.pb.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 #include "metadata/wire/method.h"
 #include "unit/golden_file.h"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "libmc/base/checksum.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 #include "shm/pins.h"
 
 namespace mc::sim {

@@ -9,7 +9,7 @@
 
 #include <optional>
 #include <set>
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 
 namespace mc::agent {
 namespace {

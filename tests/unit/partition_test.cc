@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/cluster/master/master_port.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 
 namespace mc::agent {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "libmc/base/clock.h"
-#include "metadata/directory/partition.h"
+#include "metadata/directory/key_hash.h"
 
 namespace mc::agent {
 
