@@ -9,7 +9,7 @@
 // The partition that a key belongs to. Partitions are equal intervals of the upper half of the
 //   hash, so a partition's keys are spread evenly over the table. Masters and agents must agree:
 //   partition_of() never changes (tests/unit/partition_test.cc has golden values), and a cluster's
-//   number of partitions is fixed (metadata/master/partition_count.h).
+//   number of partitions is fixed (metadata/master/elector.h).
 // Threads: any; KeyHasher is constant after construction.
 // Trusts: nothing. Any bytes are a key.
 #pragma once

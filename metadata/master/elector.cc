@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "libmc/base/clock.h"
-#include "metadata/master/partition_count.h"
 
 namespace mc::metadata {
 
@@ -19,8 +18,33 @@ constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
 constexpr std::uint64_t kResignNs = 500 * kMs;
 // While the store takes no values.
 constexpr std::uint64_t kRetryEveryNs = 50 * kMs;
+constexpr std::string_view kCountKey = "share_count";
+
+// Writes the number if the store has none, else compares.
+Status fix_partition_count(ClusterStore& store, std::uint32_t partitions,
+                           std::uint64_t deadline_ns) {
+  const auto made =
+      store.compare_and_set(kCountKey, 0, std::to_string(partitions), kNoLease, deadline_ns);
+  if (made && made->applied) return {};
+  // Another master was first, or this master was and the answer was lost.
+  if (!made && made.error().code() != kOutcomeUnknown) return made.error();
+  return check_partition_count(store, partitions, deadline_ns);
+}
 
 }  // namespace
+
+Status check_partition_count(ClusterStore& store, std::uint32_t partitions,
+                             std::uint64_t deadline_ns) {
+  const auto found = store.get(kCountKey, deadline_ns);
+  if (!found) return found.error().code() == MC_NOT_FOUND ? Status() : found.error();
+  if (found->value == std::to_string(partitions)) return {};
+  return {MC_INVALID_ARGUMENT,
+          "this cluster has " + found->value.substr(0, 20) +
+              " partitions, and this master is configured for " + std::to_string(partitions) +
+              "; set partitions = " + found->value.substr(0, 20) +
+              ", or stop all masters of the cluster, remove its key share_count from " +
+              store.name() + ", and start them with the new number"};
+}
 
 Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
                  Partition partition, Callbacks callbacks, StoreCalls calls)

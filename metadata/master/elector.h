@@ -5,14 +5,14 @@
 //   stores the state that outlives a leader: members' descriptors under "members/", absent members
 //   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under "removals". Keys
 //   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below
-//   "shares/3/".
+//   "shares/3/". The cluster's number of partitions is under "share_count".
 //
 //     stand by ──campaign() won, term read──► lead ──lease lost, or the roster gives up──► stand by
 //
 // Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
 //   save() and leads() from any thread.
 // Owns: the store and the thread, if any. Queued writes are bounded: one for each key, the latest wins.
-// Trusts: the store. Each reader decodes its own values.
+// Trusts: the store. Each reader decodes its own values. The number of partitions is checked.
 #pragma once
 
 #include <atomic>
@@ -46,6 +46,13 @@ struct Term {
   std::vector<Entry> patterns;
   std::uint64_t removals = 0;  // no leader has given out a higher removal number
 };
+
+// Compares with the number of partitions in the store, which the cluster's first leader writes. A
+// master with another number cannot take part, because its keys would be looked up at the wrong
+// masters. MC_OK if the store has no number. Any thread. Errors: MC_INVALID_ARGUMENT with the
+// remedy, or the store's error.
+Status check_partition_count(ClusterStore& store, std::uint32_t partitions,
+                             std::uint64_t deadline_ns);
 
 class Elector {
  public:

@@ -7,7 +7,7 @@
 
 #include "libmc/base/clock.h"
 #include "metadata/directory/key_hash.h"
-#include "metadata/master/partition_count.h"
+#include "metadata/master/elector.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/open_store.h"
 #include "metadata/wire/codec.h"
