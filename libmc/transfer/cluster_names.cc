@@ -9,7 +9,6 @@
 #include "metadata/store/checks.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/store/memory/memory_store.h"
-#include "metadata/store/open_store.h"
 #include "metadata/store/store_url.h"
 
 namespace mc::transfer {

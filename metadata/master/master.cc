@@ -9,7 +9,7 @@
 #include "metadata/directory/key_hash.h"
 #include "metadata/master/elector.h"
 #include "metadata/rpc/dialer.h"
-#include "metadata/store/open_store.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/wire/codec.h"
 
 namespace mc::metadata {

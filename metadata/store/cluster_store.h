@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of the cluster stores. A store is a small, ordered map from keys to
-//   values. The map outlives processes and has leases and compare-and-set. The map holds the
+// The contract of the cluster stores, and their factory. A store is a small, ordered map from keys
+//   to values. The map outlives processes and has leases and compare-and-set. The map holds the
 //   leader's lock and epoch, members, namespaces, node and segment descriptors. The map holds
 //   nothing per object.
 // Threads: any thread may call any function at any time. A call blocks its thread until its
@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,5 +103,10 @@ class ClusterStore {
   // Ends the lease and removes its keys. MC_NOT_FOUND: the lease has ended.
   virtual Status revoke(LeaseId lease, std::uint64_t deadline_ns) = 0;
 };
+
+// Makes the store of a URL (store_url.h has the forms). Does not connect; the first call does.
+// Errors: MC_INVALID_ARGUMENT with the remedy and without the URL.
+Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view url,
+                                                         std::string_view cluster_id);
 
 }  // namespace mc::metadata

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/store/open_store.h"
-
+//
+// The registry of the cluster stores. A new backend is a folder and a line here.
 #include "metadata/store/checks.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/store/etcd/etcd_store.h"
 #include "metadata/store/http/http_store.h"
 #include "metadata/store/memory/memory_store.h"

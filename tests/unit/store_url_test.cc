@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "metadata/store/open_store.h"
+#include "metadata/store/cluster_store.h"
 
 namespace mc::metadata {
 namespace {

@@ -8,7 +8,7 @@
 #include <boost/asio/post.hpp>
 
 #include "libmc/base/clock.h"
-#include "metadata/store/open_store.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/wire/codec.h"
 
 namespace mc::metadata {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "libmc/base/clock.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/store/memory/memory_store.h"
-#include "metadata/store/open_store.h"
 #include "patience.h"
 
 namespace mc::conformance {
