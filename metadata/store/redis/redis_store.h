@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The cluster store in Redis 5 or later: one server, a replica set with one writable
-//   server, or the server that sentinels name. Every call is a run of the script of
-//   redis_script.h. Redis may lose acknowledged writes in a failover, because the replication is
-//   asynchronous. Even then revisions never repeat.
+//   server, or the server that sentinels name. Each call of the contract is one atomic run of a Lua
+//   script. Redis may lose acknowledged writes in a failover, because the replication is
+//   asynchronous. Even then revisions never repeat. The script keeps these keys below KEYS[1],
+//   "mc/<cluster id>/":
+//
+//     meta            hash     revision, lease (last granted)
+//     keys            zset     every key, for listing by prefix
+//     entry/<key>     hash     v value, r revision, l lease (0: none)
+//     leases          zset     lease → end, in µs of the server's clock
+//     ttl             hash     lease → ms
+//     lease/<id>      set      its keys
+//
+// Revisions and lease ids count on, but never fall below the server's clock in µs. So no number is
+// given twice after a restart without data, or after a failover that lost the last writes.
 // Threads: any. Each call in flight uses a separate connection.
 // Owns: the connections.
 // Trusts: as cluster_store.h says.
