@@ -97,7 +97,7 @@ class Domain {
   // the bytes of a request within one call.)
   bool requests_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
 
-  // Whether an endpoint that is answering reads must not be closed (tcp_connections.h).
+  // Whether an endpoint that is answering reads must not be closed (lane.cc).
   bool breaks_when_closed() const;
 
   // Whether the provider works only while called, and has no descriptor that tells when.
