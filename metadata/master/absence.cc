@@ -113,11 +113,13 @@ void Absence::forget(std::map<NodeId, Member>::iterator member) {
   if (away_.empty()) forget_patterns();
 }
 
-void Absence::unheard(NodeId node) { away(node); }
+// A late member that is lost must report anew.
+void Absence::unheard(NodeId node) { away(node).late = false; }
 
 void Absence::joined(NodeId node, std::uint64_t removal) {
   Member& member = away(node);
   member.here = true;
+  member.late = false;
   member.heard_from = removal;
 }
 

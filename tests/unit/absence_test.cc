@@ -260,6 +260,23 @@ TEST(Absence, AMemberThatIsLateWithAPatternIsRecordedUntilItIsNot) {
   EXPECT_EQ(store.size(), 0u);
 }
 
+TEST(Absence, ALateMemberThatJoinsAnewIsAwayUntilItHasReported) {
+  ObjectStore store;
+  PatternRemovals removals(8);
+  Absence absence({}, store.save());
+  absence.joined(kAway, 1);
+  absence.reported(kAway);
+  removals.add({"ns", "a", false});
+  absence.late(kAway, removals.owed_from(kAway));
+  absence.unheard(kAway);
+  absence.joined(kAway, 2);
+  absence.caught_up(kAway);
+  absence.removed(holding(1, 2), [] {});
+  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 1u);
+  absence.reported(kAway);
+  EXPECT_EQ(store.size(), 0u);
+}
+
 TEST(Absence, MergedPatternsLeaveTheStoreWhenItHasTheMergedOne) {
   ObjectStore store;
   PatternRemovals removals(1);
