@@ -283,7 +283,8 @@ std::uint64_t ClusterNode::next_poll_ns() const {
 
 // ---- mcctl --------------------------------------------------------------------------------------
 
-// The removal must also end copies under way: both earlier copies and copies that begin during the walk.
+// The removal must also end copies under way: both earlier copies and copies that begin during the
+// walk.
 void ClusterNode::drop_matching(ClusterTenant& tenant, const wire::Match& match,
                                 IndexWalks::Partition partition,
                                 MasterOrders::Reply<wire::RemoveMatchingAnswer> reply) {

@@ -464,8 +464,8 @@ void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& don
 
 // ---- Listings and removals by pattern --------------------------------------------------------
 
-// A page costs each host a walk over its index. So the masters give a large page, and the client gets
-// the page in parts.
+// A page costs each host a walk over its index. So the masters give a large page, and the client
+// gets the page in parts.
 void ClusterNode::Verbs::list(const Json::Value& request, const Answer& done) {
   wire::Match match;
   match.name_space = request.get("namespace", "default").asString();

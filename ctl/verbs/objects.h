@@ -39,9 +39,9 @@ Option local_option(bool& local);
 std::optional<bool> is_shared(Context& context, const std::string& verb);
 
 // Calls back with every object whose key starts with prefix until the callback returns false: of a
-// cluster key and length, in the order of keys; of this host also version, pin, extents and group, in no
-// order. Objects that are stored or removed meanwhile may be included or not. False: the agent did not
-// answer all requests, or hosts did not answer the agent; the failure was reported.
+// cluster key and length, in the order of keys; of this host also version, pin, extents and group,
+// in no order. Objects that are stored or removed meanwhile may be included or not. False: the
+// agent did not answer all requests, or hosts did not answer the agent; the failure was reported.
 bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
                      Where where, const std::function<bool(const Json::Value& object)>& callback);
 

@@ -16,9 +16,10 @@
 //   {"verb":"ls","namespace","prefix","cursor","limit","local"}
 //                        -> {"objects":[{"key","length","version","pin","extents","group"}],
 //                            "cursor": 0 at the end, else the next call's cursor}
-//                        of this host. If a cluster shares the namespace, and without "local": of all
-//                        hosts, by key; an object has "key" and "length", and the answer "unconfirmed",
-//                        the number of hosts that have not answered within "timeout_ms"
+//                        of this host. If a cluster shares the namespace, and without "local": of
+//                        all hosts, by key; an object has "key" and "length", and the answer
+//                        "unconfirmed", the number of hosts that have not answered within
+//                        "timeout_ms"
 //   {"verb":"segments"}  -> {"segments":[{"namespace","pool_bytes","target_bytes","reserved_bytes",
 //                              "used_bytes","max_bytes","arenas","huge_pages"}]}
 //   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
@@ -45,8 +46,8 @@
 //                              "taken_back_slices"}]}]}
 //   {"verb":"ping","node"} -> {"round_trip_ns"}
 //   {"verb":"rm","namespace","prefix" or "regex","local","timeout_ms"} -> {"removed","unconfirmed"}
-// Keys, prefixes and expressions are JSON strings; bytes outside printable ASCII, and '%', are written
-// %XX (libmc/base/key_text.h).
+// Keys, prefixes and expressions are JSON strings; bytes outside printable ASCII, and '%', are
+// written %XX (libmc/base/key_text.h).
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,8 @@ PutBatch::~PutBatch() {
 
 PutBatch::Wants PutBatch::step() {
   take_answers();
-  // One lock for the items of a request: the fence of a lock waits until all earlier copies are written.
+  // One lock for the items of a request: the fence of a lock waits until all earlier copies are
+  // written.
   std::optional<Channel::ReservationCacheLock> cache;
   for (;;) {
     while (next_ < count_) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A regular expression over keys, in RE2's syntax. The expression may match anywhere in a key.
-//   Expression and key are bytes: a letter outside ASCII counts as the bytes of its encoding. A match
-//   takes time in proportion to the key, so there is no look-ahead, look-behind or back-reference.
-// Cost: compile() of 4,096 bytes takes up to 5 ms; a key of 1 KiB up to 60 ms, most keys less than a
-//   microsecond. A pattern takes up to 256 KiB.
+//   Expression and key are bytes: a letter outside ASCII counts as the bytes of its encoding. A
+//   match takes time in proportion to the key, so there is no look-ahead, look-behind or
+//   back-reference.
+// Cost: compile() of 4,096 bytes takes up to 5 ms; a key of 1 KiB up to 60 ms, most keys less than
+//   a microsecond. A pattern takes up to 256 KiB.
 // Threads: any; a pattern never changes.
 // Trusts: not the expression.
 #pragma once

@@ -55,7 +55,8 @@ class PatternRemovals {
   void confirm(std::uint64_t id, NodeId node);
   // Removals that this node has not carried out, the oldest first.
   [[nodiscard]] std::vector<const Removal*> unheard(NodeId node) const;
-  // The lowest id that this node has not carried out; for a node that has carried out all, the next id.
+  // The lowest id that this node has not carried out; for a node that has carried out all, the next
+  // id.
   [[nodiscard]] std::uint64_t owed_from(NodeId node) const;
   [[nodiscard]] const std::deque<Removal>& all() const { return removals_; }
   [[nodiscard]] std::size_t count() const { return removals_.size(); }

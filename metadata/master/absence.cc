@@ -59,8 +59,8 @@ Absence::Absence(const Term& term, Save save) : save_(std::move(save)) {
   }
 }
 
-// A member that was away owes the patterns from the number on that the store has. The other members of
-// the last leader owe none. An unknown node owes all patterns.
+// A member that was away owes the patterns from the number on that the store has. The other members
+// of the last leader owe none. An unknown node owes all patterns.
 PatternRemovals::Past Absence::patterns_before(const Term& term) {
   PatternRemovals::Past past;
   std::map<NodeId, std::uint64_t> owed_from;

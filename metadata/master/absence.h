@@ -11,11 +11,11 @@
 //     a removal by pattern, likewise ──► patterns/<id> = the pattern ──► answered
 //     over 4,096 removals ──► away/<node> = "missed removals"; no removed/…
 //
-// A member is away if it is gone, has no link, has not reported all objects that it holds, or has not
-// carried out a removal by pattern in time.
+// A member is away if it is gone, has no link, has not reported all objects that it holds, or has
+// not carried out a removal by pattern in time.
 // Threads: the master's loop.
-// Owns: the list of absent members (at most 4,096 of them gone), at most 4,096 removals, and the ids of the
-//   stored patterns.
+// Owns: the list of absent members (at most 4,096 of them gone), at most 4,096 removals, and the
+//   ids of the stored patterns.
 // Trusts: the store's content, because a leader has written it.
 #pragma once
 

@@ -3,9 +3,9 @@
 // The part of a master that calls the cluster store, which blocks. The elector
 //   campaigns for a partition, renews the lease and finds the current leader. The elector also
 //   stores the state that outlives a leader: members' descriptors under "members/", absent members
-//   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under "removals". Keys
-//   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below
-//   "shares/3/". The cluster's number of partitions is under "share_count".
+//   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under
+//   "removals". Keys of partition 0 have no prefix, as before partitions existed. Keys of partition
+//   3 lie below "shares/3/". The cluster's number of partitions is under "share_count".
 //
 //     stand by ──campaign() won, term read──► lead ──lease lost, or the roster gives up──► stand by
 //

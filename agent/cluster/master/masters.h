@@ -55,7 +55,8 @@ class Masters {
   // removed their objects, and the same call removes the rest later.
   void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,
                        Done<metadata::wire::RemoveMatchingAnswer> done) const;
-  // The smallest match.limit keys after match.after, of all partitions. Fails if a partition does not answer.
+  // The smallest match.limit keys after match.after, of all partitions. Fails if a partition does
+  // not answer.
   void list(const metadata::wire::Match& match, std::uint64_t deadline_ns,
             Done<metadata::wire::ListAnswer> done) const;
   // One answer a partition, in order.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares keys with regular expressions in a thread of its own, because a single key may take
-//   milliseconds. A walk over the index hands a batch of keys over and goes on when the batch is done.
+//   milliseconds. A walk over the index hands a batch of keys over and goes on when the batch is
+//   done.
 // Threads: the agent's loop submits batches and reads the results; the matcher's thread compares.
 // Owns: the thread, which the first batch starts.
 // Trusts: not the expressions; see KeyPattern.
