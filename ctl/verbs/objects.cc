@@ -75,14 +75,20 @@ bool all_confirmed(Context& context, const std::string& verb, const Json::Value&
   return false;
 }
 
-bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
-                     Where where, const std::function<bool(const Json::Value& object)>& callback) {
+Json::Value question_about(const Context& context, const std::string& verb, std::string_view prefix,
+                           Where where) {
   Json::Value request;
-  request["verb"] = "ls";
+  request["verb"] = verb;
   request["namespace"] = context.name_space;
   request["prefix"] = escape_key(prefix);
   request["local"] = where == Where::kHere;
   request["timeout_ms"] = Json::UInt64{context.timeout_ms};
+  return request;
+}
+
+bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
+                     Where where, const std::function<bool(const Json::Value& object)>& callback) {
+  Json::Value request = question_about(context, "ls", prefix, where);
   for (;;) {
     const auto answer = ask_agent(context, verb, request);
     if (!answer) return false;

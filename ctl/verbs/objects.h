@@ -38,6 +38,10 @@ Option local_option(bool& local);
 // reported.
 std::optional<bool> is_shared(Context& context, const std::string& verb);
 
+// The request of `ls` or `rm` about the keys that start with prefix.
+Json::Value question_about(const Context& context, const std::string& verb, std::string_view prefix,
+                           Where where);
+
 // Calls back with every object whose key starts with prefix until the callback returns false: of a
 // cluster key and length, in the order of keys; of this host also version, pin, extents and group,
 // in no order. Objects that are stored or removed meanwhile may be included or not. False: the

@@ -141,13 +141,7 @@ void remove_by_key(Context& context, const std::vector<std::string>& keys, bool 
 
 // The hosts of the cluster, or this host, remove what matches.
 void remove_matching(Context& context, std::string_view prefix, Where where) {
-  Json::Value request;
-  request["verb"] = "rm";
-  request["namespace"] = context.name_space;
-  request["prefix"] = escape_key(prefix);
-  request["local"] = where == Where::kHere;
-  request["timeout_ms"] = Json::UInt64{context.timeout_ms};
-  const auto answer = ask_agent(context, "rm", request);
+  const auto answer = ask_agent(context, "rm", question_about(context, "rm", prefix, where));
   if (!answer) return;
   Outcome outcome;
   outcome.removed = number_field(*answer, "removed");

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 import pytest
-from machine import TEST_LIMIT_S, TIME_SCALE, WATCHDOG_S, stop_process
+from machine import TEST_LIMIT_S, TIME_SCALE, WATCHDOG_S, free_port, stop_process, until
 
 
 def pytest_addoption(parser):
@@ -170,6 +170,26 @@ def agents():
             return agent
 
         yield make
+
+
+def two_hosts(make):
+    """Two agents of one cluster, when each counts both. The first one is its master."""
+    import mckv
+
+    master = f"127.0.0.1:{free_port()}"
+    pair = [
+        make(listen=f"127.0.0.1:{free_port()}", **{option: master})
+        for option in ("master_listen", "masters")
+    ]
+    for agent in pair:
+        with mckv.Client(agent.socket) as client:
+            until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+    return pair
+
+
+@pytest.fixture(scope="module")
+def hosts_of_module(make_module_agent):
+    return two_hosts(make_module_agent)
 
 
 @pytest.fixture

@@ -62,3 +62,11 @@ def stop_process(pid):
     while not is_stopped(pid):
         assert time.monotonic() < deadline, f"process {pid} does not stop"
         time.sleep(0.001)
+
+
+def until(call):
+    """Waits until call() is true, and fails if it never is: no event tells of the state."""
+    deadline = time.monotonic() + WATCHDOG_S
+    while not call():
+        assert time.monotonic() < deadline, "the awaited state has not come"
+        time.sleep(0.02)

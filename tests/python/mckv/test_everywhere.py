@@ -2,36 +2,16 @@
 """Listings and removals by pattern over two hosts of a cluster, and on a host without a cluster."""
 
 import signal
-import time
 
 import mckv
 import pytest
-from machine import WATCHDOG_S, free_port
-
-
-def until(call):
-    deadline = time.monotonic() + WATCHDOG_S
-    while not call() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert call()
-
-
-@pytest.fixture(scope="module")
-def agents(make_module_agent):
-    """Two agents of one cluster. The first one is its master."""
-    master = f"127.0.0.1:{free_port()}"
-    pair = [
-        make_module_agent(listen=f"127.0.0.1:{free_port()}", **{option: master})
-        for option in ("master_listen", "masters")
-    ]
-    with mckv.Client(pair[0].socket) as client:
-        until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
-    return pair
+from machine import WATCHDOG_S, until
 
 
 @pytest.fixture
-def hosts(agents):
-    with mckv.Client(agents[0].socket) as one, mckv.Client(agents[1].socket) as other:
+def hosts(hosts_of_module):
+    here, there = hosts_of_module
+    with mckv.Client(here.socket) as one, mckv.Client(there.socket) as other:
         yield one, other
 
 
@@ -87,13 +67,14 @@ def test_without_a_cluster_this_host_removes(client, key):
         client.remove_matching(regex="(")
 
 
-def test_a_host_that_does_not_answer_is_counted(agents, hosts, key):
+def test_a_host_that_does_not_answer_is_counted(hosts_of_module, hosts, key):
     for client in hosts:
         client.put(key(id(client)), b"v")
-    agents[1].send(signal.SIGSTOP)
+    there = hosts_of_module[1]
+    there.send(signal.SIGSTOP)
     try:
         with pytest.raises((mckv.AgentUnavailableError, mckv.DeadlineError)):
             list(hosts[0].keys(key, timeout=0.2))
     finally:
-        agents[1].send(signal.SIGCONT)
+        there.send(signal.SIGCONT)
     until(lambda: len(list(hosts[0].keys(key))) == 2)

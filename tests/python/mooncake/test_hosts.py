@@ -1,33 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores on two hosts of a cluster: removals by pattern reach the other host."""
 
-import time
-
-import mckv
 import mooncake.store
 import pytest
-from machine import WATCHDOG_S, free_port
 
 pytestmark = pytest.mark.ours_only
 
 
 @pytest.fixture
-def two_stores(make_agent, monkeypatch):
-    master = f"127.0.0.1:{free_port()}"
-    agents = [
-        make_agent(listen=f"127.0.0.1:{free_port()}", **{option: master})
-        for option in ("master_listen", "masters")
-    ]
-    with mckv.Client(agents[0].socket) as client:
-        deadline = time.monotonic() + WATCHDOG_S
-        while client.ask({"verb": "status"})["cluster"]["members"] < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+def two_stores(hosts_of_module, monkeypatch):
     stores = []
-    for agent in agents:
+    for agent in hosts_of_module:
         monkeypatch.setenv("MC_AGENT", agent.socket)
         store = mooncake.store.MooncakeDistributedStore()
-        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", master) == 0
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", "") == 0
         stores.append(store)
     yield stores
     for store in stores:
