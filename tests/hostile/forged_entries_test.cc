@@ -148,7 +148,9 @@ TEST_F(ForgedEntries, StagingBeyondItsEndIsRefused) {
            {std::uint64_t{0}, std::uint64_t{1}, staging, staging + 1, ~std::uint64_t{0}}) {
         auto item = item_of(0, "staged", length);
         item.first.staging_offset = offset;
-        const auto answer = session.ask(session.items(shm::Op::kPutStaged, {item}));
+        shm::Request request = session.items(shm::Op::kPutStaged, {item});
+        request.deadline_ns = now_ns() + kWatchdogNs;  // a copy behind its deadline is refused
+        const auto answer = session.ask(request);
         const bool inside =
             length > 0 && length <= staging && offset <= staging && length <= staging - offset;
         EXPECT_EQ(answer.status, inside ? MC_OK : MC_INVALID_ARGUMENT) << offset << " " << length;
