@@ -186,6 +186,7 @@ Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
     return status;
   }
   sessions_->attach([this](const std::string& name) { return namespaces_->find(name); });
+  namespaces_->keep_contributed(now_ns());
   std::set<std::string> wanted{"node"};
   namespaces_->add_kept_names(wanted);
   sessions_->add_kept_names(wanted);
@@ -220,10 +221,20 @@ void Agent::every_tick(std::uint64_t now) {
   watch_descriptor_store();
   sessions_->end_left(now);
   namespaces_->drop_unused(now, [&](const Tenant& tenant) { return sessions_->any_of(tenant); });
+  end_if_idle(now);
   if (now < next_page_ns_ || embedded_) return;
   next_page_ns_ = now + kCountersPeriodNs;
   counters_page_.write(admin_->counters_text());
   ::sd_notify(0, "WATCHDOG=1");
+}
+
+void Agent::end_if_idle(std::uint64_t now) {
+  if (options_.end_idle_seconds == 0) return;
+  const bool in_use = !sessions_->all().empty() || namespaces_->any_contribution();
+  if (in_use || last_use_ns_ == 0) last_use_ns_ = now;
+  if (now - last_use_ns_ < options_.end_idle_seconds * 1000 * kMs) return;
+  spdlog::info("event=idle seconds={} effect=\"the agent ends\"", options_.end_idle_seconds);
+  stop();
 }
 
 // A descriptor store that dies is restarted, and gets all descriptors again.

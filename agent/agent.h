@@ -66,6 +66,7 @@ class Agent {
   Status take_over(KeptDescriptors& kept, std::uint64_t started_ns);
   void on_wake();
   void every_tick(std::uint64_t now_ns);
+  void end_if_idle(std::uint64_t now_ns);
   void watch_descriptor_store();
 
   const LoadedOptions loaded_;
@@ -75,6 +76,7 @@ class Agent {
   Fd wake_;  // signalled by stop(), suspected sessions and scrubbers
   std::atomic<bool> keep_{false};
   std::uint64_t next_page_ns_ = 0;
+  std::uint64_t last_use_ns_ = 0;  // by a session or a contribution
 
   std::unique_ptr<KeptFiles> kept_;
   bool succeeds_ = false;  // the store held descriptors of an earlier agent

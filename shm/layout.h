@@ -154,6 +154,8 @@ struct alignas(kLineBytes) IndexHeader {
   Word64 configured_pool_bytes;
   // The agent drops the namespace after so many seconds without a session; 0: never.
   Word64 drop_unused_s;
+  // The pool's size without the contributions of processes, of the last resize or configuration.
+  Word64 own_pool_bytes;
   // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
   // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;
@@ -222,6 +224,9 @@ struct alignas(kPageBytes) SessionHeader {
   std::uint32_t channel_count;
   std::uint32_t reserved;
   alignas(kLineBytes) unsigned char beacon[kBeaconBytes];  // a robust mutex: see beacon.h
+  // The session's contribution to the pool, for the next agent.
+  alignas(kLineBytes) Word64 contributed_bytes;
+  Word64 contributed_buffer_bytes;
 };
 static_assert(sizeof(SessionHeader) == kPageBytes);
 

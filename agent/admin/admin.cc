@@ -23,8 +23,6 @@ constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "
 constexpr const char* kNotYours =
     "only root and the agent's user may make changes; run mcctl as one of these users";
 
-bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }
-
 constexpr std::size_t kListLimit = 256;
 constexpr std::size_t kListBytes = 128 * 1024;
 
@@ -36,6 +34,17 @@ Json::Value failure(mc_status code, const std::string& cause) {
   value["code"] = static_cast<int>(code);
   value["cause"] = cause;
   return value;
+}
+
+Json::Value failure(const Status& status) {
+  return failure(status.code(), std::string(status.text()));
+}
+
+Status too_large(std::uint64_t max_bytes) {
+  return {MC_INVALID_ARGUMENT,
+          "pool_bytes must lie between 1 MiB and the segment's max_bytes, " +
+              std::to_string(max_bytes) +
+              "; to go beyond, restart the agent with a larger max_pool_bytes"};
 }
 
 std::string text_of(const Json::Value& value) {
@@ -100,7 +109,7 @@ void Admin::answer_object(const Json::Value& request, std::string_view text,
     done(answer_now(verb, request, peer));
     return;
   }
-  if ((verb == "drain" || verb == "replicate") && !may_change(peer)) {
+  if ((verb == "drain" || verb == "replicate") && !may_change_pools(peer.uid)) {
     done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
     return;
   }
@@ -118,8 +127,9 @@ std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
   if (verb == "status") return text_of(status());
   if (verb == "segments") return text_of(segments());
   if (verb == "config") return text_of(config());
-  if (!may_change(peer)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
+  if (!may_change_pools(peer.uid)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
   if (verb == "resize") return text_of(resize(request));
+  if (verb == "contribute") return text_of(contribute(request, peer));
   if (verb == "create_namespace") return text_of(create_namespace(request));
   if (verb == "drop_namespace") return text_of(drop_namespace(request));
   return text_of(failure(MC_UNSUPPORTED, "this agent has no verb '" + std::string(verb) +
@@ -137,7 +147,10 @@ Json::Value Admin::status() {
   value["incarnation"] = u64(at_.node.incarnation());
   value["socket"] = at_.options.options.socket;
   value["ready"] = true;
-  if (at_.cluster != nullptr) value["cluster"] = value_of(at_.cluster->status_text());
+  if (at_.cluster != nullptr) {
+    value["cluster"] = value_of(at_.cluster->status_text());
+    value["cluster"]["id"] = at_.options.options.cluster_id;
+  }
   value["namespaces"] = Json::Value(Json::arrayValue);
   for (const auto& [name, tenant] : at_.namespaces.all()) {
     value["namespaces"].append(tenant_status(*tenant));
@@ -200,6 +213,7 @@ Json::Value Admin::session_status(const Session& session) {
   value["reserved_bytes"] = u64(session.reserved_bytes);
   value["reservations"] = u64(session.reserved.size());
   value["staging_bytes"] = u64(session.staging_bytes());
+  value["contributed_bytes"] = u64(session.header()->contributed_bytes.load_relaxed());
   value["pinned_objects"] = u64(session.pinned_count());
   value["requests"] = u64(session.request_count);
   value["bad_requests"] = u64(session.bad_request_count);
@@ -268,6 +282,8 @@ Json::Value Admin::segment(const Tenant& tenant) {
   value["resident_bytes"] = u64(pool.file().resident_bytes());
   value["arenas"] = u64(pool.arena_count());
   value["huge_pages"] = pool.file().huge();
+  value["own_bytes"] = u64(tenant.own_pool_bytes);
+  value["contributed_bytes"] = u64(tenant.contributions.bytes());
   value["settled"] = !pool.shrinking() && !pool.growing();
   if (pool.shrinking()) value["waits_for"] = waits_for(tenant);
   if (!pool.growth_status().ok()) value["problem"] = std::string(pool.growth_status().text());
@@ -302,25 +318,55 @@ Json::Value Admin::segments() {
   return value;
 }
 
+Status Admin::may_have(const Tenant& tenant, std::uint64_t pool_bytes) {
+  const ExtentPool& pool = tenant.store->pool();
+  if (pool_bytes < (1u << 20) || pool_bytes > pool.max_bytes()) return too_large(pool.max_bytes());
+  if (pool_bytes > pool.target_bytes() &&
+      pool_bytes - pool.target_bytes() > available_memory_bytes()) {
+    return {MC_NO_MEMORY, "only " + std::to_string(available_memory_bytes() >> 20) +
+                              " MiB of memory are available on this host"};
+  }
+  return {};
+}
+
 Json::Value Admin::resize(const Json::Value& request) {
   const auto tenant = at_.namespaces.find(word(request, "namespace"));
   if (!tenant) {
     return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   }
-  ExtentPool& pool = tenant->store->pool();
   const std::uint64_t bytes = number(request, "pool_bytes");
-  if (bytes < (1u << 20) || bytes > pool.max_bytes()) {
+  if (Status status = may_have(*tenant, bytes); !status.ok()) return failure(status);
+  if (const std::uint64_t contributed = tenant->contributions.bytes(); bytes < contributed) {
     return failure(MC_INVALID_ARGUMENT,
-                   "pool_bytes must lie between 1 MiB and the segment's max_bytes, " +
-                       std::to_string(pool.max_bytes()) +
-                       "; to go beyond, restart the agent with a larger max_pool_bytes");
+                   "processes contribute " + std::to_string(contributed >> 20) +
+                       " MiB to this pool, which cannot be smaller; stop some of them first");
   }
-  if (bytes > pool.target_bytes() && bytes - pool.target_bytes() > available_memory_bytes()) {
-    return failure(MC_NO_MEMORY, "only " + std::to_string(available_memory_bytes() >> 20) +
-                                     " MiB of memory are available on this host");
-  }
-  tenant->store->resize(bytes);
+  at_.namespaces.resize(*tenant, bytes);
   return segment(*tenant);
+}
+
+// A session adds memory for objects to the pool of the session's namespace, and tells the size of the
+// largest object of another host that the session reads.
+Json::Value Admin::contribute(const Json::Value& request, const PeerCredentials& peer) {
+  Session* const session = at_.sessions.find(number(request, "session"));
+  if (session == nullptr || session->pid != peer.pid || session->uid != peer.uid) {
+    return failure(MC_SESSION_LOST, "this process has no such session; open a new client");
+  }
+  const Contributions::Part part{number(request, "bytes"), number(request, "buffer_bytes")};
+  Tenant& tenant = *session->tenant;
+  const std::uint64_t most = tenant.store->pool().max_bytes();
+  if (part.bytes > most || part.buffer_bytes > most) return failure(too_large(most));
+  Contributions with = tenant.contributions;
+  with.set(session->id, part);
+  const std::uint64_t wanted = tenant.pool_bytes_with(with);
+  if (wanted > tenant.store->pool().target_bytes()) {
+    if (Status status = may_have(tenant, wanted); !status.ok()) return failure(status);
+  }
+  session->header()->contributed_bytes.store_relaxed(part.bytes);
+  session->header()->contributed_buffer_bytes.store_relaxed(part.buffer_bytes);
+  tenant.contributions = with;
+  at_.namespaces.fit(tenant);
+  return segment(tenant);
 }
 
 Json::Value Admin::create_namespace(const Json::Value& request) {
@@ -347,7 +393,7 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
     return failure(MC_INVALID_ARGUMENT, "pool_bytes must be at least 1 MiB");
   }
   auto tenant = at_.namespaces.open(options, true);
-  if (!tenant) return failure(tenant.error().code(), std::string(tenant.error().text()));
+  if (!tenant) return failure(tenant.error());
   (*tenant)->store->index().header().drop_unused_s.store_relaxed(drop_unused_s);
   return segment(**tenant);
 }

@@ -49,7 +49,9 @@ class Admin {
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
   Json::Value waits_for(const Tenant& tenant);
+  static Status may_have(const Tenant& tenant, std::uint64_t pool_bytes);
   Json::Value resize(const Json::Value& request);
+  Json::Value contribute(const Json::Value& request, const PeerCredentials& peer);
   Json::Value create_namespace(const Json::Value& request);
   Json::Value drop_namespace(const Json::Value& request);
   Json::Value config();

@@ -184,7 +184,7 @@ void Control::close_connection(int fd) {
   // The session stays, detached, until its process ends, since the process may still read and write
   // in place. A session that never had a channel holds nothing; most likely the client never read
   // the welcome.
-  if (session->unused) sessions_.end(session_id);
+  if (session->unused) sessions_.end(session_id, Sessions::End::kGoodbye);
 }
 
 void Control::end_sessions_of(const Tenant& tenant) {
@@ -194,7 +194,7 @@ void Control::end_sessions_of(const Tenant& tenant) {
   }
   for (const std::uint64_t id : users) {
     const int fd = sessions_.find(id)->connection_fd;
-    sessions_.end(id);
+    sessions_.end(id, Sessions::End::kGoodbye);
     close_connection(fd);
   }
 }
@@ -234,7 +234,7 @@ void Control::on_message(int fd) {
       on_open_staging(connection, header.value);
       break;
     case shm::ControlType::kGoodbye:
-      sessions_.end(connection.session_id);
+      sessions_.end(connection.session_id, Sessions::End::kGoodbye);
       answer(fd, shm::ControlType::kAnswer, {});
       break;
     case shm::ControlType::kAdmin:
@@ -293,7 +293,7 @@ void Control::on_hello(Connection& connection, const std::vector<std::byte>& byt
     return;
   }
   if (Status status = sessions_.welcome(**session, fd, resuming); !status.ok()) {
-    if (!resuming) sessions_.end((*session)->id);
+    if (!resuming) sessions_.end((*session)->id, Sessions::End::kGoodbye);
     refuse(status);
     return;
   }

@@ -25,7 +25,12 @@ void ClusterNode::Orders::on_partitions(std::uint32_t partitions) {
 
 metadata::Load ClusterNode::Orders::load() {
   metadata::Load load;
-  for (const auto& tenant : node_.tenants_) load.used_bytes += tenant->store().live_bytes();
+  load.capacity_bytes = 0;
+  for (const auto& tenant : node_.tenants_) {
+    ObjectStore& store = tenant->store();
+    load.used_bytes += store.live_bytes();
+    *load.capacity_bytes += std::min(store.pool().target_bytes(), store.capacity_bytes());
+  }
   return load;
 }
 

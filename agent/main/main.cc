@@ -67,8 +67,8 @@ int run_agent(mc::agent::LoadedOptions options) {
   ::sd_notify(0, "READY=1");
   const mc::Status ended = (*agent)->run();
   ::sd_notify(0, "STOPPING=1");
-  // No signal has ended the agent, so the thread still waits for a signal.
-  if (!ended.ok()) ::kill(::getpid(), SIGTERM);
+  // The thread still waits, if no signal has ended the agent.
+  ::kill(::getpid(), SIGTERM);
   waiter.join();
   if (!ended.ok()) spdlog::error("event=fenced cause=\"{}\"", ended.text());
   spdlog::info("event=stopped pid={}", ::getpid());

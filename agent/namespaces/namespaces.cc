@@ -22,6 +22,19 @@ std::uint64_t host_memory_bytes() {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
+// The own size of a recovered pool: the configured size, unless a resize came after. Files of older
+// agents hold no own size, and their pools have no contributions.
+void take_own_size(Tenant& tenant, std::uint64_t configured_bytes) {
+  shm::IndexHeader& header = tenant.store->index().header();
+  const std::uint64_t target = tenant.store->pool().target_bytes();
+  if (target != configured_bytes) {
+    const std::uint64_t own = header.own_pool_bytes.load_relaxed();
+    if (own != 0) tenant.own_pool_bytes = own;
+    if (own == 0 && tenant.own_pool_bytes != 0) tenant.own_pool_bytes = target;
+  }
+  header.own_pool_bytes.store_relaxed(tenant.own_pool_bytes);
+}
+
 // Of the first part of an index file.
 Result<Mapping> map_index_header(int fd) {
   return Mapping::map(fd, sizeof(shm::IndexHeader), Mapping::Access::kRead);
@@ -118,12 +131,15 @@ std::shared_ptr<Tenant> Namespaces::make_tenant(const NamespaceOptions& options)
   tenant->clustered = around_.cluster != nullptr && !options.local;
   tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
   tenant->quota_option_bytes = options_.session_quota_bytes;
+  tenant->own_pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
+  tenant->capacity_option_bytes = config_for(options).capacity_bytes;
   return tenant;
 }
 
 ObjectStore::Config Namespaces::config_for(const NamespaceOptions& options) const {
   ObjectStore::Config config;
   config.pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
+  if (config.pool_bytes == 0) config.pool_bytes = kLeastContributedPoolBytes;
   config.max_pool_bytes =
       options.max_pool_bytes != 0 ? options.max_pool_bytes : options_.max_pool_bytes;
   if (config.max_pool_bytes == 0) config.max_pool_bytes = host_memory_bytes();
@@ -172,6 +188,8 @@ Result<std::shared_ptr<Tenant>> Namespaces::open(const NamespaceOptions& options
   auto store = ObjectStore::create(config, pin_collector(options.name));
   if (!store) return fail(store.error());
   tenant->store = std::move(*store);
+  tenant->store->index().header().own_pool_bytes.store_relaxed(tenant->own_pool_bytes);
+  fit(*tenant);
   if (Status status = add(tenant, MemoryFile()); !status.ok()) return fail(status);
   return tenant;
 }
@@ -205,10 +223,47 @@ void Namespaces::drop(const std::string& name) {
   tenants_.erase(found);
 }
 
+// ---- Sizes --------------------------------------------------------------------------------------
+
+void Namespaces::resize(Tenant& tenant, std::uint64_t own_pool_bytes) {
+  tenant.own_pool_bytes = own_pool_bytes;
+  tenant.store->index().header().own_pool_bytes.store_relaxed(own_pool_bytes);
+  fit(tenant);
+}
+
+void Namespaces::fit(Tenant& tenant) {
+  const std::uint64_t contributed = tenant.contributions.bytes();
+  const std::uint64_t bytes =
+      std::min(tenant.pool_bytes_with(tenant.contributions), tenant.store->pool().max_bytes());
+  if (bytes != tenant.store->pool().target_bytes()) tenant.store->resize(bytes);
+  std::uint64_t capacity = tenant.own_pool_bytes != 0 ? Evictor::kUnlimited : contributed;
+  if (tenant.capacity_option_bytes != 0) {
+    capacity = std::min(capacity, tenant.capacity_option_bytes);
+  }
+  tenant.store->set_capacity(capacity);
+}
+
+void Namespaces::keep_contributed(std::uint64_t now_ns) {
+  for (auto& [name, tenant] : tenants_) {
+    Contributions& contributions = tenant->contributions;
+    const std::uint64_t target = tenant->store->pool().target_bytes();
+    if (target > tenant->pool_bytes_with(contributions)) {
+      contributions.keep(target - contributions.bytes(), now_ns + options_.keep_ns());
+    }
+    fit(*tenant);
+  }
+}
+
+bool Namespaces::any_contribution() const {
+  return std::any_of(tenants_.begin(), tenants_.end(),
+                     [](const auto& entry) { return !entry.second->contributions.empty(); });
+}
+
 // ---- Time passes --------------------------------------------------------------------------------
 
 void Namespaces::tick(std::uint64_t now_ns, bool idle) {
   for (auto& [name, tenant] : tenants_) {
+    if (tenant->contributions.changed(now_ns)) fit(*tenant);
     tenant->store->pool().set_idle(idle);
     tenant->store->pool().give_back_strays();
     tenant->store->tick(now_ns);
@@ -307,8 +362,9 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
   auto tenant = make_tenant(*wanted);
   tenant->temporary = !configured;
   StartTimeout timeout;
+  const ObjectStore::Config config = config_for(*wanted);
   auto store = ObjectStore::recover(
-      config_for(*wanted), pin_collector(name), std::move(index_file), std::move(pool_file),
+      config, pin_collector(name), std::move(index_file), std::move(pool_file),
       [&](std::uint64_t session_id) { return session_known(session_id, name); },
       [&] { timeout.extend(); });
   if (!store) {
@@ -316,6 +372,7 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
     return {};
   }
   tenant->store = std::move(*store);
+  take_own_size(*tenant, config.pool_bytes);
   const StoreCounters& counters = tenant->store->counters();
   spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={} pool_mib={}", name,
                counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000,
@@ -340,6 +397,8 @@ Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
   const shm::IndexHeader& header = header_in(*mapping);
   wanted.pool_bytes = header.configured_pool_bytes.load_relaxed();
   if (wanted.pool_bytes == 0) wanted.pool_bytes = header.pool_bytes.load_relaxed();
+  const bool own = options_.pool_bytes != 0 || header.own_pool_bytes.load_relaxed() != 0;
+  if (!own) wanted.pool_bytes = 0;  // the contributions of processes
   wanted.capacity_bytes = header.capacity_bytes;
   wanted.isolated = header.isolated != 0;
   wanted.policy.assign(header.policy, ::strnlen(header.policy, sizeof header.policy));

@@ -54,6 +54,14 @@ class Namespaces {
   Result<std::shared_ptr<Tenant>> open(const NamespaceOptions& options, bool temporary);
   // REQUIRES: no session uses the namespace.
   void drop(const std::string& name);
+  // Gives the pool a size of its own, which contributions can only exceed.
+  void resize(Tenant& tenant, std::uint64_t own_pool_bytes);
+  // Gives the pool the size and the capacity that follow from the contributions.
+  void fit(Tenant& tenant);
+  // Called after a restart, when the sessions have their contributions. The rest of the pool's size is
+  // the contribution of processes that have ended, and stays for keep_seconds.
+  void keep_contributed(std::uint64_t now_ns);
+  bool any_contribution() const;
   void tick(std::uint64_t now_ns, bool idle);
   // Drops the temporary namespaces that had no session for as long as they asked for. in_use: true if
   // a session uses the namespace.

@@ -68,7 +68,6 @@ void set_isolated(NamespaceOptions& options, const OptionValue& value) {
 
 std::vector<OptionRow<Options>> make_host_rows() {
   using O = Options;
-  const auto pool = size(kMinPoolBytes, kMaxAnyPoolBytes, false);
   const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
   return {
       row<&O::runtime_dir>("runtime_dir", path(kMaxRuntimeDirBytes),
@@ -80,7 +79,9 @@ std::vector<OptionRow<Options>> make_host_rows() {
           "file mode of the socket; the agent also checks the user of each client"),
       row<&O::allow_uids>("allow_uids", uids(),
                           "users that may connect, beside root and the agent's own user"),
-      row<&O::pool_bytes>("pool_bytes", pool, "memory of the pool; at most 1TiB per arena"),
+      row<&O::pool_bytes>(
+          "pool_bytes", pool_or_zero,
+          "memory of the pool, at most 1TiB per arena; 0: the sum of the contributions of processes, such as the segments of mooncake's setup()"),
       row<&O::max_pool_bytes>("max_pool_bytes", pool_or_zero,
                               "largest size of a later resize; 0: this host's memory"),
       row<&O::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
@@ -104,8 +105,12 @@ std::vector<OptionRow<Options>> make_host_rows() {
       row<&O::descriptor_store>(
           "descriptor_store", choice({"auto", "systemd", "keeper", "none"}),
           "keeper of the pool's memory while no agent runs: systemd, a keeper process, or none; auto takes systemd where the unit offers a store"),
-      row<&O::keep_seconds>("keep_seconds", count(1, kMaxKeepSeconds),
-                            "time that the keeper waits for the next agent"),
+      row<&O::keep_seconds>(
+          "keep_seconds", count(1, kMaxKeepSeconds),
+          "time that the keeper waits for the next agent, and that the contribution of a crashed process stays"),
+      row<&O::end_idle_seconds>(
+          "end_idle_seconds", count(0, kMaxKeepSeconds),
+          "time without sessions and contributions after which the agent ends; 0: never"),
       row<&O::repeatable>(
           "repeatable", toggle(),
           "the same calls by one client lead to the same evictions, for replays: the hash seed is fixed, and the agent does not collect noted reads in between"),

@@ -147,7 +147,7 @@ Status Loader::check_pool(std::uint64_t pool_bytes, std::uint64_t max_pool_bytes
                   " is less than pool_bytes = " + format_size(pool_bytes) +
                       "; raise it, or use 0 for this host's memory");
   }
-  if (capacity_bytes > pool_bytes) {
+  if (pool_bytes != 0 && capacity_bytes > pool_bytes) {
     return refuse("capacity_bytes", capacity_bytes,
                   " is more than pool_bytes = " + format_size(pool_bytes) +
                       "; lower it, or use 0 for the pool's size");

@@ -38,7 +38,7 @@ struct Options {
   std::string socket;       // default: <runtime_dir>/agent.sock
   std::uint32_t socket_mode = 0600;       // octal in text
   std::vector<std::uint32_t> allow_uids;  // beside the agent's own user and root
-  std::uint64_t pool_bytes = 1ull << 30;
+  std::uint64_t pool_bytes = 1ull << 30;  // 0: the sum of the contributions of processes
   std::uint64_t max_pool_bytes = 0;
   std::uint64_t capacity_bytes = 0;
   std::uint32_t arenas = 1;                // 1..64
@@ -50,7 +50,9 @@ struct Options {
   std::uint32_t max_sessions_per_user = MC_DEFAULT_SESSIONS_PER_USER;  // 1..MC_MAX_SESSIONS
   std::uint32_t spin_us = 50;             // time without work before the loop sleeps
   std::string descriptor_store = "auto";  // "auto" | "systemd" | "keeper" | "none"
-  std::uint32_t keep_seconds = 600;       // time that the keeper waits for an agent
+  // time that the keeper waits for an agent, and a pool for a contributor that crashed
+  std::uint32_t keep_seconds = 600;
+  std::uint32_t end_idle_seconds = 0;  // time without sessions until the agent ends; 0: never
   bool isolated_allow_same_user = false;
   bool repeatable = false;
   std::string log_level = "info";
@@ -78,6 +80,8 @@ struct Options {
   // time that stripes wait for the lost stripes of other hosts
   std::uint32_t stripe_grace_seconds = 60;
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
+
+  std::uint64_t keep_ns() const { return keep_seconds * 1'000'000'000ull; }
 };
 
 struct OptionText {

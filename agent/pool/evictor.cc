@@ -32,6 +32,14 @@ bool Evictor::make_capacity(std::uint64_t bytes) {
   return true;
 }
 
+void Evictor::fit_capacity(std::uint64_t most) {
+  for (; most > 0 && !fits(0); --most) {
+    const std::uint32_t victim = live_.choose_victim();
+    if (victim == kNoEntry) return;
+    evict_forgotten(victim);
+  }
+}
+
 bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length) {
   for (;;) {
     // Looked up every time: eviction may take the object that is about to be replaced.

@@ -18,7 +18,8 @@ namespace mc::agent {
 
 class Evictor {
  public:
-  // capacity_bytes: upper limit of live bytes; 0: no limit beside the pool.
+  static constexpr std::uint64_t kUnlimited = UINT64_MAX;
+  // capacity_bytes: upper limit of live bytes; kUnlimited: no limit beside the pool.
   Evictor(ObjectIndex& index, ExtentPool& pool, LiveObjects& live, Limbo& limbo,
           StoreCounters& counters, std::uint64_t capacity_bytes)
       : index_(index),
@@ -26,9 +27,13 @@ class Evictor {
         live_(live),
         limbo_(limbo),
         counters_(counters),
-        capacity_bytes_(capacity_bytes != 0 ? capacity_bytes : ~std::uint64_t{0}) {}
+        capacity_bytes_(capacity_bytes) {}
 
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
+  // A lower capacity evicts objects with the next calls of fit_capacity().
+  void set_capacity(std::uint64_t bytes) { capacity_bytes_ = bytes; }
+  // Evicts up to this many objects beyond the capacity.
+  void fit_capacity(std::uint64_t most);
   bool fits(std::uint64_t bytes) const { return live_.bytes() + bytes <= capacity_bytes_; }
   // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
   // capacity, or if only hard-pinned objects are left.
@@ -56,7 +61,7 @@ class Evictor {
   LiveObjects& live_;
   Limbo& limbo_;
   StoreCounters& counters_;
-  const std::uint64_t capacity_bytes_;
+  std::uint64_t capacity_bytes_;
   std::uint64_t reservations_ = 0;  // since the last keep_headroom()
 };
 

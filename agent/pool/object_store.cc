@@ -20,6 +20,8 @@ constexpr std::uint64_t kSmallBytes = 64ull << 10;
 constexpr std::uint64_t kListEntries = 65536;
 // Objects of an earlier agent that the policy learns of with every tick: about 0.3 ms.
 constexpr std::uint64_t kAdoptedInTick = 1024;
+// Objects beyond a lowered capacity that a tick evicts.
+constexpr std::uint64_t kEvictedInTick = 1024;
 
 }  // namespace
 
@@ -31,7 +33,8 @@ ObjectStore::ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> inde
       extents_(*index_, *pool_),
       limbo_(*index_, extents_, std::move(collect_pins)),
       live_(*index_, limbo_, counters_, std::move(policy)),
-      evictor_(*index_, *pool_, live_, limbo_, counters_, config.capacity_bytes),
+      evictor_(*index_, *pool_, live_, limbo_, counters_,
+               config.capacity_bytes != 0 ? config.capacity_bytes : Evictor::kUnlimited),
       mover_(*index_, *pool_, extents_, live_),
       clearing_(*index_, *pool_, limbo_, evictor_, mover_, counters_),
       shrinker_(*index_, *pool_, limbo_, evictor_, mover_) {
@@ -94,7 +97,7 @@ bool ObjectStore::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents
 [[gnu::hot]] ObjectStore::Reserve ObjectStore::reserve(std::uint64_t session_id, GrantedTo to,
                                                        std::uint64_t bytes, bool evict,
                                                        std::uint32_t& entry_id) {
-  if (bytes > pool_->target_bytes() || bytes > capacity_bytes()) return Reserve::kTooLarge;
+  if (bytes > pool_->target_bytes()) return Reserve::kTooLarge;
   PoolExtents extents;
   if (!allocate(bytes, evict, extents)) {
     return evict && clearing_.progressing() ? Reserve::kAgain : Reserve::kWait;
@@ -370,6 +373,7 @@ std::vector<ListedObject> ObjectStore::list(std::string_view prefix, std::size_t
 void ObjectStore::tick(std::uint64_t now_ns) {
   live_.expire_soft_pins(now_ns);
   live_.catch_up(kAdoptedInTick);
+  evictor_.fit_capacity(kEvictedInTick);
   limbo_.reclaim();
   clearing_.tick();
   pool_->retry_growth();

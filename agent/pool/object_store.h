@@ -152,6 +152,8 @@ class ObjectStore {
   // Expires soft pins, reclaims, continues a shrink.
   void tick(std::uint64_t now_ns);
   void resize(std::uint64_t pool_bytes);
+  // Upper limit of live bytes. Objects beyond a lower capacity are evicted with the next ticks.
+  void set_capacity(std::uint64_t bytes) { evictor_.set_capacity(bytes); }
 
   std::uint64_t live_bytes() const { return live_.bytes(); }
   std::uint64_t live_count() const { return live_.count(); }

@@ -224,6 +224,10 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
 [[gnu::hot]] ObjectStore::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict,
                                                 std::uint32_t& entry) {
   Session& session = *work.session;
+  if (bytes > session.tenant->store->capacity_bytes()) {
+    return session.tenant->fits_elsewhere() ? ObjectStore::Reserve::kWait
+                                            : ObjectStore::Reserve::kTooLarge;
+  }
   const GrantedTo to{work.channel, work.request.request_id};
   const ObjectStore::Reserve result =
       session.tenant->store->reserve(session.id, to, bytes, evict, entry);
@@ -292,7 +296,7 @@ Server::Step Server::reserve(Work& work) {
     if (result == ObjectStore::Reserve::kWait || result == ObjectStore::Reserve::kAgain) {
       // A partial answer is better than none.
       if (work.next > 0) break;
-      if (!offers || !may_go_elsewhere(work, result)) return waiting_step(result);
+      if (!offers || !may_go_elsewhere(work, bytes, result)) return waiting_step(result);
       status = MC_NO_SPACE;
       break;
     }
@@ -729,7 +733,7 @@ Server::Step Server::put_staged(Work& work) {
       const ObjectStore::Reserve why = too_large              ? ObjectStore::Reserve::kTooLarge
                                        : step == Step::kAgain ? ObjectStore::Reserve::kAgain
                                                               : ObjectStore::Reserve::kWait;
-      if (may_go_elsewhere(work, why)) return place_elsewhere(work);
+      if (may_go_elsewhere(work, work.item.fields.length, why)) return place_elsewhere(work);
       if (!too_large) return step;
     }
     if (failure != MC_OK) {
@@ -739,7 +743,9 @@ Server::Step Server::put_staged(Work& work) {
     const Step copied = copy_staged(work);
     if (copied == Step::kDone) continue;
     const bool full = copied == Step::kWait && work.entry != shm::kNoRefill;
-    if (!full || !may_go_elsewhere(work, ObjectStore::Reserve::kWait)) return copied;
+    if (!full || !may_go_elsewhere(work, work.item.fields.length, ObjectStore::Reserve::kWait)) {
+      return copied;
+    }
     // The pool has room for the bytes, but the capacity has none.
     give_back_copy(work);
     return place_elsewhere(work);
@@ -887,14 +893,15 @@ Server::Step Server::copy_staged(Work& work) {
 //      ▲                                        └──► refused: tried here again, then there,
 //      └──────────────────────────────────────────── until the deadline
 
-bool Server::may_go_elsewhere(Work& work, ObjectStore::Reserve result) {
+bool Server::may_go_elsewhere(Work& work, std::uint64_t bytes, ObjectStore::Reserve result) {
   if (cluster_ == nullptr || !work.session->tenant->clustered) return false;
   const std::uint64_t now = now_ns();
   if (work.begun_ns == 0) work.begun_ns = now;
   if (now < work.elsewhere.next_ns) return false;
   if (result == ObjectStore::Reserve::kTooLarge) return work.elsewhere.next_ns == 0;
-  const bool hopeless =
-      result == ObjectStore::Reserve::kWait && !work.session->tenant->store->room_may_come();
+  const ObjectStore& store = *work.session->tenant->store;
+  const bool hopeless = result == ObjectStore::Reserve::kWait &&
+                        (!store.room_may_come() || bytes > store.capacity_bytes());
   const std::uint64_t deadline_ns = work.request.deadline_ns;
   const std::uint64_t left_ns = deadline_ns > work.begun_ns ? deadline_ns - work.begun_ns : 0;
   return hopeless || now >= work.begun_ns + std::min(left_ns / kLocalShare, kMostLocalNs);

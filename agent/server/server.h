@@ -116,7 +116,7 @@ class Server {
   Step copy_staged(Work& work);
   void give_back_copy(Work& work);
   // Objects without room on this host.
-  bool may_go_elsewhere(Work& work, ObjectStore::Reserve result);
+  bool may_go_elsewhere(Work& work, std::uint64_t bytes, ObjectStore::Reserve result);
   bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
   bool capacity_for(const Work& work, std::uint64_t bytes);
   Step place_elsewhere(Work& work);

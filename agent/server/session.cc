@@ -11,6 +11,8 @@
 
 namespace mc::agent {
 
+bool may_change_pools(std::uint32_t uid) { return uid == 0 || uid == ::geteuid(); }
+
 Result<std::unique_ptr<Session>> Session::create(std::uint64_t id, std::uint64_t secret,
                                                  std::uint32_t channel_count, std::uint64_t node_id,
                                                  std::uint64_t incarnation) {

@@ -42,6 +42,9 @@ struct ChannelState {
   std::uint32_t waiting = 0;  // requests of this channel that wait in the Server
 };
 
+// Only root and the agent's user may change pools.
+bool may_change_pools(std::uint32_t uid);
+
 class Session {
  public:
   // Creates a session file for this many channels. Errors: MC_NO_MEMORY.

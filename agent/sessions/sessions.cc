@@ -206,7 +206,7 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
 }
 
 Status Sessions::watch_process(const Session& session) {
-  return events_.watch(session.pidfd.get(), [this, id = session.id] { end(id); });
+  return events_.watch(session.pidfd.get(), [this, id = session.id] { end(id, End::kLost); });
 }
 
 Status Sessions::open_channel(Session& session, std::uint64_t number) {
@@ -235,7 +235,7 @@ Status Sessions::open_staging(Session& session, std::uint64_t bytes) {
   return kept;
 }
 
-void Sessions::end(std::uint64_t id) {
+void Sessions::end(std::uint64_t id, End how) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   MC_FAILPOINT("session.end");
@@ -250,6 +250,7 @@ void Sessions::end(std::uint64_t id) {
   if (session.staging_file()) kept_.forget(kept_name(session, "staging"));
   spdlog::debug("event=session_ended id={} pid={}", id, session.pid);
   const std::shared_ptr<Tenant> tenant = session.tenant;
+  tenant->contributions.end(id, how == End::kLost ? now_ns() + options_.keep_ns() : 0);
   sessions_.erase(found);
   // The pins of the session ended with the session.
   tenant->store->reclaim();
@@ -281,7 +282,7 @@ void Sessions::end_left(std::uint64_t now) {
   }
   for (const std::uint64_t id : left) {
     spdlog::info("event=session_left id={} pid={} cause=exec", id, find(id)->pid);
-    end(id);
+    end(id, End::kLost);
   }
 }
 
@@ -340,6 +341,7 @@ void Sessions::attach(const FindTenant& find_tenant) {
     auto tenant = find_tenant(session.tenant->name);
     if (!tenant) return true;
     session.tenant = std::move(tenant);
+    take_contribution(session);
     stores.insert(session.tenant->store.get());
     if (Status status = watch_process(session); !status.ok()) {
       spdlog::error("event=session_not_resumed id={} pid={} cause=\"{}\"", session.id, session.pid,
@@ -356,7 +358,17 @@ void Sessions::attach(const FindTenant& find_tenant) {
           (store->reserved_length(found.entry) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
     }
   }
-  for (const std::uint64_t id : unwatched) end(id);
+  for (const std::uint64_t id : unwatched) end(id, End::kLost);
+}
+
+// The client may have written the words itself. Only users that may change pools contribute.
+void Sessions::take_contribution(Session& session) const {
+  if (!may_change_pools(session.uid)) return;
+  const shm::SessionHeader& header = *session.header();
+  const std::uint64_t most = session.tenant->store->pool().max_bytes();
+  session.tenant->contributions.set(
+      session.id, {std::min(header.contributed_bytes.load_relaxed(), most),
+                   std::min(header.contributed_buffer_bytes.load_relaxed(), most)});
 }
 
 void Sessions::keep_all() {

@@ -55,9 +55,11 @@ class Sessions {
   Status open_channel(Session& session, std::uint64_t number);
   // Errors: MC_NO_MEMORY, MC_QUOTA_EXCEEDED, and those of the descriptor store.
   Status open_staging(Session& session, std::uint64_t bytes);
+  // kLost: the process has ended, and its contribution to the pool stays for keep_seconds.
+  enum class End : std::uint8_t { kGoodbye, kLost };
   // Gives back everything that the session held. REQUIRES: the process has ended or the client said
   // goodbye.
-  void end(std::uint64_t id);
+  void end(std::uint64_t id, End how);
   void handle_suspicions();
   // Ends the sessions that a process left by exec: the process goes on, but no program of the
   // process knows the session.
@@ -83,6 +85,7 @@ class Sessions {
  private:
   void activate(std::uint64_t id);
   Status watch_process(const Session& session);
+  void take_contribution(Session& session) const;
 
   const Options& options_;
   NodeState& node_;

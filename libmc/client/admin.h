@@ -6,6 +6,7 @@
 //
 // Requests are objects with a "verb". Answers:
 //   {"verb":"status"}    -> {"version","pid","uptime_s","node_id","incarnation","ready",
+//                            "cluster":{"id","master_ready",…} if the agent is in a cluster,
 //                            "namespaces":[{"name","mode","policy","pool_bytes","reserved_bytes",
 //                              "used_bytes","capacity_bytes","objects","limbo_bytes","reservations",
 //                              "index_bytes","puts","put_bytes","put_existing","evictions",
@@ -21,8 +22,12 @@
 //                        "unconfirmed", the number of hosts that have not answered within
 //                        "timeout_ms"
 //   {"verb":"segments"}  -> {"segments":[{"namespace","pool_bytes","target_bytes","reserved_bytes",
-//                              "used_bytes","max_bytes","arenas","huge_pages"}]}
+//                              "used_bytes","max_bytes","own_bytes","contributed_bytes","arenas",
+//                              "huge_pages"}]}
 //   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
+//   {"verb":"contribute","session","bytes","buffer_bytes"} -> the segment. The session's process adds
+//                        this memory to the pool of the session's namespace. The next call replaces
+//                        the memory, and mc_close() withdraws it; see the option pool_bytes
 //   {"verb":"create_namespace","name","pool_bytes","capacity_bytes","policy","mode","clustered",
 //    "drop_unused_s": the agent drops the namespace after so long without a session; 0: never}
 //                        -> the segment; {"verb":"drop_namespace","name"} -> {}

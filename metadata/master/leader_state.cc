@@ -498,12 +498,16 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
   Membership::Events events;
+  const Member* const member = membership_.find(who->node);
+  const bool resized = member != nullptr && beat.load.capacity_bytes &&
+                       *beat.load.capacity_bytes != member->descriptor.capacity_bytes;
   const HeartbeatAnswer state =
       membership_.heartbeat(who->node, who->incarnation, beat.load, now_ns_, events);
   for (const wire::Unreachable& peer : beat.unreachable) {
     membership_.report_unreachable(who->node, peer.node, peer.incarnation, now_ns_, events);
   }
   handle(events);
+  if (resized) refresh_views();  // a put may need the new room before the next tick
   answer(link, request.id, wire::HeartbeatReply{state, directory_.removal()});
 }
 

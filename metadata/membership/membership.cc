@@ -20,10 +20,8 @@ std::uint64_t Membership::awake(std::uint64_t now_ns) {
 
 Status Membership::join(const Descriptor& descriptor, std::uint64_t now_ns, Events& events) {
   const std::uint64_t awake_ns = awake(now_ns);
-  if (descriptor.node == kNoNode || descriptor.incarnation == 0 || descriptor.address.empty() ||
-      descriptor.capacity_bytes == 0) {
-    return {MC_INVALID_ARGUMENT,
-            "a node joins with an id, an incarnation, an address and a capacity"};
+  if (descriptor.node == kNoNode || descriptor.incarnation == 0 || descriptor.address.empty()) {
+    return {MC_INVALID_ARGUMENT, "a node joins with an id, an incarnation and an address"};
   }
   const auto refuse = [&](Incarnation seen) {
     return Status(MC_INVALID_ARGUMENT, "incarnation " + std::to_string(descriptor.incarnation) +
@@ -81,6 +79,7 @@ HeartbeatAnswer Membership::heartbeat(NodeId node, Incarnation incarnation, cons
   if (incarnation < record.member.descriptor.incarnation) return HeartbeatAnswer::kStale;
   if (incarnation > record.member.descriptor.incarnation) return HeartbeatAnswer::kJoinFirst;
   record.member.load = load;
+  if (load.capacity_bytes) record.member.descriptor.capacity_bytes = *load.capacity_bytes;
   heard(record, awake_ns, events);
   return HeartbeatAnswer::kOk;
 }

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,10 @@ struct MembershipOptions {
 struct Descriptor {
   NodeId node = kNoNode;
   Incarnation incarnation = 0;
-  std::string address;     // host:port of the agent
-  std::uint64_t host = 0;  // nodes of one host fail together
-  std::uint64_t zone = 0;  // hosts of one zone are near each other
-  std::uint64_t capacity_bytes = 0;
+  std::string address;               // host:port of the agent
+  std::uint64_t host = 0;            // nodes of one host fail together
+  std::uint64_t zone = 0;            // hosts of one zone are near each other
+  std::uint64_t capacity_bytes = 0;  // 0: the node holds no objects
   bool operator==(const Descriptor&) const = default;
 };
 
@@ -58,6 +59,7 @@ struct Load {
   std::uint64_t used_bytes = 0;
   std::uint32_t busy_permille = 0;  // of its network and copies
   bool draining = false;
+  std::optional<std::uint64_t> capacity_bytes = {};  // at this time; without: as at the join
 };
 
 enum class MemberState : std::uint8_t { kOk, kSuspected };
@@ -92,7 +94,7 @@ class Membership {
 
   // A newer incarnation replaces an older incarnation, which is then gone. The same incarnation may
   // join again to change the descriptor. Errors: MC_INVALID_ARGUMENT for an incarnation older than
-  // one seen before, an empty address or no capacity; MC_BUSY if there are max_members members.
+  // one seen before, or an empty address; MC_BUSY if there are max_members members.
   Status join(const Descriptor& descriptor, std::uint64_t now_ns, Events& events);
   HeartbeatAnswer heartbeat(NodeId node, Incarnation incarnation, const Load& load,
                             std::uint64_t now_ns, Events& events);

@@ -64,8 +64,15 @@ const char* fault(const pb::Attend& message) {
   return "a partition beyond the number of partitions";
 }
 const char* fault(const pb::AttendAnswer& message) {
-  const bool valid = message.partitions() >= 1 && message.partitions() <= kMaxPartitions;
-  return valid ? nullptr : "not 1 to 64 partitions";
+  if (message.partitions() < 1 || message.partitions() > kMaxPartitions) {
+    return "not 1 to 64 partitions";
+  }
+  for (const std::string* const text : {&message.cluster(), &message.address()}) {
+    if (text->size() > kMaxAddressBytes || !text_ok(*text)) {
+      return "its cluster id or address is too long or not printable";
+    }
+  }
+  return nullptr;
 }
 const char* fault(const pb::Join& message) {
   if (message.node() == kNoNode) return "no node id";
@@ -74,8 +81,7 @@ const char* fault(const pb::Join& message) {
       !text_ok(message.address())) {
     return "its address is empty, too long or not printable";
   }
-  const bool sized = message.capacity_bytes() >= 1 && message.capacity_bytes() <= kMaxCapacityBytes;
-  return sized ? nullptr : "its capacity is 0 or too large";
+  return message.capacity_bytes() <= kMaxCapacityBytes ? nullptr : "its capacity is too large";
 }
 const char* fault(const pb::JoinAnswer& message) {
   const bool valid = message.heartbeat_ms() >= 10 && message.heartbeat_ms() <= 60'000;
@@ -188,10 +194,13 @@ Status decode(std::string_view bytes, Heartbeat& value) {
       count_of(message.unreachable_node_size()) > kMaxUnreachable) {
     return wrong("Heartbeat", "too many unreachable nodes, or columns of different lengths");
   }
-  if (message.used_bytes() > kMaxCapacityBytes || message.busy_permille() > 1000) {
+  if (message.used_bytes() > kMaxCapacityBytes || message.busy_permille() > 1000 ||
+      message.capacity_bytes() > kMaxCapacityBytes) {
     return wrong("Heartbeat", "an impossible load");
   }
   take(message, value.load);
+  value.load.capacity_bytes.reset();
+  if (message.has_capacity_bytes()) value.load.capacity_bytes = message.capacity_bytes();
   value.unreachable.clear();
   for (int i = 0; i < message.unreachable_node_size(); ++i) {
     value.unreachable.push_back({message.unreachable_node(i), message.unreachable_incarnation(i)});

@@ -82,6 +82,7 @@ void encode(const Copy& value, std::string& bytes) { write_copy<pb::Copy>(value,
 void encode(const Heartbeat& value, std::string& bytes) {
   pb::Heartbeat message;
   fill(value.load, message);
+  if (value.load.capacity_bytes) message.set_capacity_bytes(*value.load.capacity_bytes);
   for (const Unreachable& peer : value.unreachable) {
     message.add_unreachable_node(peer.node);
     message.add_unreachable_incarnation(peer.incarnation);

@@ -45,7 +45,8 @@ void from_field(const Field& field, Value& value) {
 
 // clang-format off
 #define MC_ATTEND(X) X(partition, partition) X(partitions, partitions)
-#define MC_ATTEND_ANSWER(X) X(partitions, partitions)
+#define MC_ATTEND_ANSWER(X) X(partitions, partitions) X(cluster, cluster) \
+  X(address, address)
 #define MC_JOIN(X) X(node, node) X(incarnation, incarnation) X(address, address) X(host, host) \
   X(zone, zone) X(capacity_bytes, capacity_bytes)
 #define MC_JOIN_ANSWER(X) X(removal, removal) X(heartbeat_ms, heartbeat_ms)

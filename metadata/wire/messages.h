@@ -21,6 +21,8 @@ struct Attend {
 };
 struct AttendAnswer {
   std::uint32_t partitions = 1;
+  std::string cluster;  // id; empty: from a master that does not tell
+  std::string address;  // of the master, for other processes
 };
 
 struct JoinAnswer {

@@ -98,6 +98,20 @@ TEST_F(RpcHandshake, AnotherClusterIsRefused) {
   EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
 }
 
+TEST_F(RpcHandshake, AToolWithoutAClusterIsToldTheMasters) {
+  Hello master, dialer;
+  master.role = Role::kMaster;
+  master.cluster = cluster_tag("other");
+  master.nonce.fill('m');
+  for (const Role role : {Role::kAgent, Role::kEngine, Role::kTool}) {
+    dialer.role = role;
+    EXPECT_EQ(check_hello(master, dialer).ok(), role == Role::kTool);
+    EXPECT_EQ(check_hello(dialer, master).ok(), role == Role::kTool);
+  }
+  dialer.cluster = cluster_tag("default");
+  EXPECT_EQ(check_hello(master, dialer).code(), MC_INVALID_ARGUMENT);
+}
+
 TEST_F(RpcHandshake, AReachableListenerWithoutAKeyDoesNotStart) {
   ListenerOptions options;
   options.host = "0.0.0.0";

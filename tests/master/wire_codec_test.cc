@@ -172,9 +172,14 @@ TEST(WireCodec, PartitionsOutsideTheirRangesAreRefused) {
   EXPECT_TRUE(refused(Attend{1, 0}));
   EXPECT_TRUE(refused(Attend{4, 4}));
   EXPECT_TRUE(refused(Attend{0, kMaxPartitions + 1}));
-  EXPECT_EQ(through(AttendAnswer{kMaxPartitions}).partitions, kMaxPartitions);
-  EXPECT_TRUE(refused(AttendAnswer{0}));
-  EXPECT_TRUE(refused(AttendAnswer{kMaxPartitions + 1}));
+  EXPECT_EQ(through(AttendAnswer{kMaxPartitions, {}, {}}).partitions, kMaxPartitions);
+  EXPECT_TRUE(refused(AttendAnswer{0, {}, {}}));
+  EXPECT_TRUE(refused(AttendAnswer{kMaxPartitions + 1, {}, {}}));
+  const AttendAnswer told = through(AttendAnswer{1, "a-50051", "a:50051"});
+  EXPECT_EQ(told.cluster, "a-50051");
+  EXPECT_EQ(told.address, "a:50051");
+  EXPECT_TRUE(refused(AttendAnswer{1, "a\n", {}}));
+  EXPECT_TRUE(refused(AttendAnswer{1, "a", "a\n"}));
 }
 
 TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {
@@ -193,8 +198,10 @@ TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {
   value.address = "host\n:1";
   EXPECT_TRUE(refused(value));
   value = descriptor();
-  value.capacity_bytes = kMaxCapacityBytes;
-  EXPECT_FALSE(refused(value));
+  for (const std::uint64_t bytes : {std::uint64_t{0}, kMaxCapacityBytes}) {
+    value.capacity_bytes = bytes;
+    EXPECT_FALSE(refused(value));
+  }
   value.capacity_bytes = kMaxCapacityBytes + 1;
   EXPECT_TRUE(refused(value));
 }
@@ -202,6 +209,12 @@ TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {
 TEST(WireCodec, HeartbeatsOutsideTheirRangesAreRefused) {
   Heartbeat value{{1 << 20, 1000, true}, {{4, 2}}};
   EXPECT_EQ(through(value).unreachable, value.unreachable);
+  EXPECT_EQ(through(value).load.capacity_bytes, std::nullopt);
+  value.load.capacity_bytes = 0;
+  EXPECT_EQ(through(value).load.capacity_bytes, 0u);
+  value.load.capacity_bytes = kMaxCapacityBytes + 1;
+  EXPECT_TRUE(refused(value));
+  value.load.capacity_bytes = kMaxCapacityBytes;
   EXPECT_TRUE(through(value).load.draining);
   value.load.busy_permille = 1001;
   EXPECT_TRUE(refused(value));
@@ -340,6 +353,7 @@ TEST(WireCodec, BytesEqualTheGoldenFileOfVersion1) {
   const auto sections = golden::read("master-v1.txt");
   expect_golden(sections, "join", descriptor());
   expect_golden(sections, "heartbeat", Heartbeat{{1 << 20, 10, true}, {{4, 2}}});
+  expect_golden(sections, "heartbeat with capacity", Heartbeat{{1 << 20, 10, true, 1 << 20}, {}});
   expect_golden(sections, "publish", publish(4));
   expect_golden(sections, "publish answer",
                 PublishAnswer{StreamAnswer::kApplied, {Verdict::kStale, Verdict::kAccepted}});
@@ -359,7 +373,8 @@ TEST(WireCodec, BytesEqualTheGoldenFileOfVersion1) {
   expect_golden(sections, "list answer", ListAnswer{{{"a", 1}, {"bc", 2}}, true, 1});
   expect_golden(sections, "refusal", Refusal{"not the leader", "10.0.0.1:7400"});
   expect_golden(sections, "attend", Attend{3, 4});
-  expect_golden(sections, "attend answer", AttendAnswer{4});
+  expect_golden(sections, "attend answer", AttendAnswer{4, {}, {}});
+  expect_golden(sections, "attend answer with cluster", AttendAnswer{4, "a", "b:1"});
 }
 
 }  // namespace

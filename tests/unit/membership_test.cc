@@ -32,8 +32,8 @@ class Cluster {
     descriptor.capacity_bytes = 1 << 30;
     return membership_.join(descriptor, now_ns_, events_).code();
   }
-  HeartbeatAnswer beat(NodeId node, Incarnation incarnation = 1) {
-    return membership_.heartbeat(node, incarnation, {}, now_ns_, events_);
+  HeartbeatAnswer beat(NodeId node, Incarnation incarnation = 1, const Load& load = {}) {
+    return membership_.heartbeat(node, incarnation, load, now_ns_, events_);
   }
   void report(NodeId by, NodeId suspect, Incarnation incarnation = 1) {
     membership_.report_unreachable(by, suspect, incarnation, now_ns_, events_);
@@ -76,6 +76,18 @@ TEST(Membership, ASilentNodeIsSuspectedThenGone) {
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
   EXPECT_EQ(cluster.membership().count(), 1u);
   EXPECT_EQ(cluster.beat(1), HeartbeatAnswer::kJoinFirst);
+}
+
+TEST(Membership, AHeartbeatTellsTheCapacityOfAResizedPool) {
+  Cluster cluster;
+  cluster.join(1);
+  const auto capacity = [&] { return cluster.membership().find(1)->descriptor.capacity_bytes; };
+  cluster.beat(1);
+  EXPECT_EQ(capacity(), 1u << 30);
+  for (const std::uint64_t bytes : {2u << 30, 0u}) {
+    cluster.beat(1, 1, {.capacity_bytes = bytes});
+    EXPECT_EQ(capacity(), bytes);
+  }
 }
 
 TEST(Membership, AHeartbeatBringsASuspectBack) {

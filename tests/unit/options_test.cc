@@ -144,6 +144,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"spin_us", "-1", "0", "1000000", "1000001"},
       {"max_sessions_per_user", "0", "1", "1024", "1025"},
       {"keep_seconds", "0", "1", "604800", "604801"},
+      {"end_idle_seconds", "-1", "0", "604800", "604801"},
       {"pool_bytes", "1048575", "1MiB", "1TiB", "1025GiB"},
       {"max_pool_bytes", "1023MiB", "1GiB", "1TiB", "1025GiB"},
       {"capacity_bytes", "-1", "0", "1GiB", "1073741825"},

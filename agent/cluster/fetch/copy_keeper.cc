@@ -148,6 +148,9 @@ Result<Copy*> CopyKeeper::begin_hold(Purpose purpose, FetchedObject object, Hold
   if (!region) return mc::fail(MC_BUSY, "the writer is not known yet");
   if (hold_count() >= kMaxHeld) return mc::fail(MC_BUSY, "too much is being held");
   const PlaceRow& row = message.row;
+  if (row.length > object.tenant->store().capacity_bytes()) {
+    return mc::fail(MC_NO_SPACE, "the object is larger than this host's capacity");
+  }
   object.from = {writer, *region, row, 0};
   object.from.row.key.clear();
   hold.writer = writer;
@@ -186,6 +189,7 @@ void CopyKeeper::begin_hot_copies() {
     hot_.pop_front();
     if (joinable_.find(object.name) != nullptr || copies_.contains(object.name)) continue;
     if (object.tenant->find(object.name) != kNoEntry) continue;
+    if (object.from.row.length > object.tenant->store().capacity_bytes()) continue;
     begin(Purpose::kHot, std::move(object), operations_.now_ns() + kHotCopyNs);
   }
 }
