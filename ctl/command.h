@@ -84,6 +84,7 @@ Verb config_verb(Context& context);
 Verb doctor_verb(Context& context);
 Verb bench_verb(Context& context);
 Verb replay_verb(Context& context);
+Verb join_verb(Context& context);
 // program: the verb that holds all others; program must outlive the returned Verb.
 Verb completion_verb(const Verb& program);
 

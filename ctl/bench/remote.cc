@@ -17,6 +17,7 @@
 #include "ctl/agent_question.h"
 #include "ctl/bench/bare_stream.h"
 #include "ctl/bench/cases.h"
+#include "ctl/processes.h"
 #include "ctl/replay/stage.h"
 #include "ctl/temporary_namespace.h"
 #include "libmc/base/fd.h"

@@ -65,8 +65,8 @@ int run(std::vector<std::string> words) {
   Context context;
   Verb program = program_of(context);
   for (Verb& verb : cluster_verbs(context)) program.verbs.push_back(std::move(verb));
-  for (const auto verb :
-       {rails_verb, top_verb, topo_verb, config_verb, doctor_verb, bench_verb, replay_verb}) {
+  for (const auto verb : {join_verb, rails_verb, top_verb, topo_verb, config_verb, doctor_verb,
+                          bench_verb, replay_verb}) {
     program.verbs.push_back(verb(context));
   }
   program.verbs.push_back(completion_verb(program));

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ctl/processes.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
@@ -29,43 +30,11 @@ constexpr int kPort = 7400;
 constexpr int kLookMs = 20;
 constexpr const char* kAgentPool = "16MiB";
 
-std::string program(const char* name) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto beside = self.parent_path() / name;
-  return std::filesystem::exists(beside, error) ? beside.string() : std::string(name);
-}
-
-pid_t spawn(const std::vector<std::string>& words, const std::string& log,
-            const std::vector<int>& processors = {}) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  const pid_t pid = ::fork();
-  if (pid != 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  ::setsid();  // so that the terminal sends Ctrl-C to mcctl only
-  stay_on(processors);
-  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (out >= 0) ::dup2(out, 1), ::dup2(out, 2);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
-}
-
 bool succeeds(const std::vector<std::string>& words) {
-  const pid_t pid = spawn(words, "/dev/null");
+  const pid_t pid = spawn(words, "/dev/null", Lives::kWithParent);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-std::string last_line_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string line, last;
-  while (std::getline(file, line)) {
-    if (!line.empty()) last = line;
-  }
-  return last;
 }
 
 std::vector<int> allowed_processors() {
@@ -79,13 +48,6 @@ std::vector<int> allowed_processors() {
 }
 
 }  // namespace
-
-void stay_on(const std::vector<int>& processors) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int processor : processors) CPU_SET(processor, &set);
-  if (!processors.empty()) ::sched_setaffinity(0, sizeof set, &set);
-}
 
 Result<std::unique_ptr<Stage>> Stage::open(unsigned agents, std::uint64_t timeout_ns) {
   auto stage = std::unique_ptr<Stage>(new Stage);
@@ -147,7 +109,8 @@ Status Stage::launch(unsigned number, std::vector<std::string> words, const std:
     const std::vector<std::string> inside{"ip", "netns", "exec", net_of(number)};
     words.insert(words.begin(), inside.begin(), inside.end());
   }
-  const pid_t pid = spawn(words, log, processors((number == 0 ? agents_ : number) - 1));
+  const pid_t pid =
+      spawn(words, log, Lives::kWithParent, processors((number == 0 ? agents_ : number) - 1));
   if (pid < 0) return {MC_NO_MEMORY, errno_text("fork", errno)};
   children_.push_back(pid);
   return {};

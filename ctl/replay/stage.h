@@ -61,7 +61,4 @@ class Stage {
   std::vector<int> processors_;  // that this process may use
 };
 
-// Binds this thread, and the processes that it starts, to the processors. Empty: no change.
-void stay_on(const std::vector<int>& processors);
-
 }  // namespace mc::ctl

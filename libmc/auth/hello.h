@@ -47,7 +47,7 @@ struct Hello {
   std::uint64_t node = 0;
   std::uint64_t incarnation = 0;
   std::array<char, kNonceBytes> nonce{};
-  std::uint64_t cluster = 0;  // cluster_tag()
+  std::uint64_t cluster = 0;  // cluster_tag(); 0 from a kTool: any cluster
   bool operator==(const Hello&) const = default;
 };
 

@@ -190,7 +190,9 @@ void Master::attend(rpc::Link& link, const rpc::Request& request) {
   attending.partition = wanted.partition;
   attending.said = true;
   std::string body;
-  wire::encode(wire::AttendAnswer{static_cast<std::uint32_t>(partitions)}, body);
+  wire::encode(
+      wire::AttendAnswer{static_cast<std::uint32_t>(partitions), options_.cluster_id, address_},
+      body);
   link.answer(request.id, 0, std::move(body), partition_master.epoch());
 }
 

@@ -14,7 +14,15 @@ import tempfile
 import time
 
 import pytest
-from machine import TEST_LIMIT_S, TIME_SCALE, WATCHDOG_S, free_port, stop_process, until
+from machine import (
+    TEST_LIMIT_S,
+    TIME_SCALE,
+    WATCHDOG_S,
+    end_agents,
+    free_port,
+    stop_process,
+    until,
+)
 
 
 def pytest_addoption(parser):
@@ -170,6 +178,16 @@ def agents():
             return agent
 
         yield make
+
+
+@pytest.fixture
+def runtime_dir(tmp_path, monkeypatch):
+    """The directory of the agents that this test's processes start, which end with the test."""
+    monkeypatch.delenv("MC_AGENT", raising=False)
+    monkeypatch.setenv("MC_RUNTIME_DIR", str(tmp_path / "mc"))
+    monkeypatch.setenv("MC_AGENT_KEEP_SECONDS", str(round(5 * TIME_SCALE)))
+    yield tmp_path / "mc"
+    end_agents(tmp_path / "mc")
 
 
 def two_hosts(make):

@@ -8,6 +8,7 @@ import pathlib
 import random
 import signal
 import socket
+import subprocess
 import time
 
 # How many times slower than usual the machine is (tests/time_scale), from 1 to 8. Each wait, and
@@ -55,6 +56,14 @@ def is_stopped(pid):
     return True
 
 
+def has_ended(pid):
+    """True also before the process's parent has noticed the end."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state in "ZX"
+    return True
+
+
 def stop_process(pid):
     """Stops a process. os.kill() returns earlier, and a thread that still runs may answer."""
     os.kill(pid, signal.SIGSTOP)
@@ -70,3 +79,31 @@ def until(call):
     while not call():
         assert time.monotonic() < deadline, "the awaited state has not come"
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def run_master(cluster, port=None):
+    """A master of a new cluster on this host: yields its address."""
+    import mckv
+
+    port = port or free_port()
+    process = subprocess.Popen(
+        [mckv.program("mc-master"), f"--listen=127.0.0.1:{port}", f"--cluster-id={cluster}",
+         "--log-level=warn"],
+    )  # fmt: skip
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(WATCHDOG_S)
+
+
+def end_agents(directory):
+    """Ends the agents that mcctl join has started below this directory."""
+    import mckv
+
+    for path in pathlib.Path(directory).glob("**/agent.sock"):
+        with contextlib.suppress(mckv.McError), mckv.Client(str(path), timeout=1) as client:
+            pid = client.ask({"verb": "status"})["pid"]
+            os.kill(pid, signal.SIGTERM)
+            until(lambda pid=pid: has_ended(pid))
