@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of either implementation: ours (embedded, and with an agent), or Mooncake's wheel.
+"""Stores of either implementation: ours (embedded, and in a master's cluster), or Mooncake's wheel.
 
     pytest tests/python/mooncake            our modules, both ways
     pytest tests/python/mooncake --peer     Mooncake's wheel, which proves the suite itself
@@ -14,13 +14,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 from differences import DIFFERENCES  # noqa: E402
-from machine import WATCHDOG_S, free_port  # noqa: E402
+from machine import WATCHDOG_S, end_agents, free_port, run_master, until  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -30,7 +31,7 @@ def pytest_addoption(parser):
 def pytest_generate_tests(metafunc):
     if "place" in metafunc.fixturenames:
         peer = metafunc.config.getoption("--peer")
-        metafunc.parametrize("place", ["peer"] if peer else ["embedded", "agent"], scope="session")
+        metafunc.parametrize("place", ["peer"] if peer else ["embedded", "joined"], scope="session")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -51,9 +52,13 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def master(place):
-    """Mooncake's own master for Mooncake's wheel; nothing for ours."""
-    if place != "peer":
-        yield "127.0.0.1:50051"
+    """The address of a master of either implementation."""
+    if place == "embedded":
+        yield ""
+        return
+    if place == "joined":
+        with run_master("suite") as address:
+            yield address
         return
     import mooncake
 
@@ -76,17 +81,15 @@ def master(place):
 
 
 @pytest.fixture(scope="session")
-def environment(place, request):
-    """MC_AGENT as this place needs it."""
-    before = os.environ.get("MC_AGENT")
-    if place == "embedded":
-        os.environ["MC_AGENT"] = "embedded"
-    elif place == "agent":
-        os.environ["MC_AGENT"] = request.getfixturevalue("shared_agent").socket
-    yield place
-    os.environ.pop("MC_AGENT", None)
-    if before is not None:
-        os.environ["MC_AGENT"] = before
+def environment(place):
+    """MC_AGENT and MC_RUNTIME_DIR as this place needs them."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
+        patch.delenv("MC_AGENT", raising=False)
+        if place == "embedded":
+            patch.setenv("MC_AGENT", "embedded")
+        patch.setenv("MC_RUNTIME_DIR", directory)
+        yield place
+        end_agents(directory)
 
 
 @contextlib.contextmanager
@@ -118,6 +121,30 @@ def make_store(environment, master):
 def store(environment, master):
     with stores(master) as make:
         yield make(64 << 20)
+
+
+@pytest.fixture
+def redis_server(tmp_path):
+    """host:port of an empty Redis."""
+    port = free_port()
+    redis = subprocess.Popen(
+        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
+         str(tmp_path)], stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    def answers():
+        assert redis.poll() is None
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as one:
+            one.sendall(b"PING\r\n")
+            return one.recv(64).startswith(b"+PONG")
+        return False
+
+    try:
+        until(answers)
+        yield f"127.0.0.1:{port}"
+    finally:
+        redis.terminate()
+        redis.wait()
 
 
 class Memory:

@@ -14,8 +14,10 @@ import urllib.error
 import urllib.request
 
 import mckv
+import mooncake.store
 import pytest
-from machine import WATCHDOG_S, free_port
+from machine import WATCHDOG_S, free_port, run_master, until
+from mooncake.store import MooncakeDistributedStore
 
 pytestmark = pytest.mark.ours_only
 
@@ -46,72 +48,109 @@ def fetch(url, method="GET", data=None):
         return error.code, error.read().decode()
 
 
-def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
+@contextlib.contextmanager
+def running(call, *arguments, **environment):
+    process = start(call, *arguments, **environment)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.said = process.communicate(timeout=WATCHDOG_S)[1]
+        assert process.returncode == 0, process.said
 
+
+def test_the_master_serves_mooncakes_ports(runtime_dir):
     rpc, admin, metadata = (free_port() for _ in range(3))
-    sock = str(tmp_path / "run" / "agent.sock")
-    master = start(
+    with running(
         "mooncake_master", f"--rpc_port={rpc}", "-metrics_port", str(admin),
-        "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
+        "--metrics_host=127.0.0.1",
         "--enable_http_metadata_server=true", "--eviction_ratio=0.1",
         "--http_metadata_server_host=127.0.0.1", f"--http_metadata_server_port={metadata}",
-        "--nologtostderr", MC_AGENT=sock, MC_AGENT_POOL_BYTES="64MiB", MC_AGENT_KEEP_SECONDS="1",
-    )  # fmt: skip
-    try:
+        "--nologtostderr",
+    ) as master:  # fmt: skip
         for port in (rpc, admin, metadata):
             wait_for(port, master)
-        with mckv.Client(sock, timeout=WATCHDOG_S) as client:
-            client.put("listed", b"value")
-            base = f"http://127.0.0.1:{admin}"
-            assert fetch(f"{base}/health")[0] == 200
-            assert fetch(f"{base}/get_all_segments") == (200, "default\n")
-            assert fetch(f"{base}/get_all_keys") == (200, "listed\n")
-            assert json.loads(fetch(f"{base}/query_key?key=listed")[1]) == {"size": 5}
-            assert fetch(f"{base}/query_key?key=none")[0] == 404
-            assert "master_key_count 1\n" in fetch(f"{base}/metrics")[1]
-            assert fetch(f"{base}/api/v1/remove_all", "POST", b"")[0] == 501
-            assert fetch(f"{base}/nothing")[0] == 404
-    finally:
-        master.send_signal(signal.SIGTERM)
-        _, said = master.communicate(timeout=WATCHDOG_S)
-    assert master.returncode == 0, said
-    assert "started mc-agent" in said and f"holding port {rpc}" in said
-    assert said.count("--eviction_ratio means nothing here") == 1
-    with pytest.raises(mckv.AgentUnavailableError):
-        mckv.Client(sock, timeout=0.1)
+        store = MooncakeDistributedStore()
+        address = f"127.0.0.1:{rpc}"
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", address) == 0
+        assert store.put("listed", b"value") == 0
+        base = f"http://127.0.0.1:{admin}"
+        assert fetch(f"{base}/health")[0] == 200
+        assert fetch(f"{base}/get_all_segments") == (200, "default\n")
+        assert fetch(f"{base}/get_all_keys") == (200, "listed\n")
+        assert json.loads(fetch(f"{base}/query_key?key=listed")[1]) == {"size": 5}
+        assert fetch(f"{base}/query_key?key=none")[0] == 404
+        assert "master_key_count 1\n" in fetch(f"{base}/metrics")[1]
+        assert fetch(f"{base}/api/v1/remove_all", "POST", b"")[0] == 501
+        assert fetch(f"{base}/nothing")[0] == 404
+        assert store.close() == 0
+    assert "mc-master (pid" in master.said and "listening on 127.0.0.1 for this host" in master.said
+    assert master.said.count("--eviction_ratio means nothing here") == 1
+
+
+def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
+    """The second master stands by; stores name the masters' store."""
+    ports = [free_port(), free_port()]
+    flags = ["--enable_ha=true", "--ha_backend_type=redis", "--metrics_host=127.0.0.1",
+             f"--ha_backend_connstring={redis_server}", "--rpc_address=127.0.0.1"]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        masters = []
+        for port in ports:
+            more = [f"--rpc_port={port}", f"--metrics_port={free_port()}"]
+            masters.append(stack.enter_context(running("mooncake_master", *flags, *more)))
+            wait_for(port, masters[-1])
+        store = MooncakeDistributedStore()
+        where = f"redis://{redis_server}"
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", where) == 0
+        assert store.put("k", b"v") == 0
+        masters[0].send_signal(signal.SIGTERM)
+        masters[0].wait(WATCHDOG_S)
+        until(lambda: store.put("after", b"v", mooncake.store.ReplicateConfig()) == 0)
+        assert store.get("k") == b"v" and store.close() == 0
 
 
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
         ("--rpc_prot=1", "did you mean --rpc_port"),
-        ("--enable_ha=true", "enable_ha"),
+        ("--enable_ha=true", "--ha_backend_connstring"),
+        ("--enable_ha=true --ha_backend_type=k8s", "etcd or redis"),
+        ("--enable_oplog", "enable_oplog"),
         ("--enable_offload", "enable_offload"),
         ("--rpc_port=many", "not a port"),
         ("file", "not a flag"),
     ],
 )
 def test_the_master_refuses_what_it_cannot_do(flag, said):
-    done = start("mooncake_master", flag, MC_AGENT="/nonexistent/agent.sock")
+    done = start("mooncake_master", *flag.split())
     _, text = done.communicate(timeout=WATCHDOG_S)
     assert done.returncode == 1 and said in text
 
 
-def test_the_client_is_the_agent(tmp_path):
+def test_the_client_serves_dummies(runtime_dir):
+    port = free_port()
+    with (
+        run_master("m") as master,
+        running(
+            "mooncake_client", "--global_segment_size=64MB", f"--port={port}",
+            f"--master_server_address={master}",
+        ) as client,
+    ):  # fmt: skip
+        wait_for(port, client)
+        store = MooncakeDistributedStore()
+        assert store.setup_dummy(1 << 20, 1 << 20, f"127.0.0.1:{port}") == 0
+        (segment,) = store._client.ask({"verb": "segments"})["segments"]
+        assert segment["contributed_bytes"] == 64 << 20
+        assert store.put("k", b"v") == 0 and store.get("k") == b"v"
+        at = store.alloc_from_mem_pool(4096)
+        assert at and store.register_buffer(at, 4096) == 0 and store.get_into("k", at, 4096) == 1
+        assert store.close() == 0
 
-    sock = str(tmp_path / "agent.sock")
-    client = start(
-        "mooncake_client", "--global_segment_size=64MB", "--port=50052", MC_AGENT=sock,
-        MC_AGENT_KEEP_SECONDS="1", MC_AGENT_LOG_LEVEL="warn",
-    )  # fmt: skip
-    try:
-        with mckv.Client(sock, timeout=WATCHDOG_S) as opened:
-            (segment,) = opened.ask({"verb": "segments"})["segments"]
-            assert segment["pool_bytes"] == 64 << 20
-    finally:
-        client.send_signal(signal.SIGTERM)
-        client.communicate(timeout=WATCHDOG_S)
-    assert client.returncode == 0
+
+def test_a_client_without_a_master_says_so(runtime_dir):
+    client = start("mooncake_client", f"--master_server_address=127.0.0.1:{free_port()}")
+    said = client.communicate(timeout=WATCHDOG_S)[1]
+    assert client.returncode == 1 and "start a master there" in said and "-900" in said
 
 
 def test_the_topology_is_dumped():

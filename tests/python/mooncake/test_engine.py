@@ -5,8 +5,6 @@ Every test runs over both of our ways (from process to process, and TCP alone), 
 against Mooncake's wheel over TCP.
 """
 
-import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -414,44 +412,21 @@ def test_an_address_that_is_no_memory_is_an_error(engine, peer):
     assert engine.transfer_sync_read(peer.session, 4096, peer.address, 100) == -1
 
 
-def test_names_in_a_store(way, tmp_path):
+def test_names_in_a_store(way, redis_server):
     """Two engines that find each other in Redis, under names with ports as users write them."""
     if way == "wheel":
         pytest.skip("Mooncake's wheel is built without Redis")
-    port = free_port()
-    redis = subprocess.Popen(
-        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
-         str(tmp_path)], stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_for_redis(redis, port)
-        from mooncake.engine import TransferEngine
+    from mooncake.engine import TransferEngine
 
-        one, other = TransferEngine(), TransferEngine()
-        here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
-        server = f"redis://127.0.0.1:{port}"
-        assert one.initialize(here, server, "tcp", "") == 0
-        assert other.initialize_ext(there, f"127.0.0.1:{port}", "tcp", "", "redis") == 0
-        array = np.full(100, 4, np.uint8)
-        assert other.register_memory(array.ctypes.data, 100) == 0
-        back = np.zeros(100, np.uint8)
-        where = (there, back.ctypes.data, array.ctypes.data, 100)
-        assert one.transfer_sync_read(*where) == 0
-        assert (back == 4).all()
-        del one, other  # they take their names back while the store is there
-    finally:
-        redis.terminate()
-        redis.wait()
-
-
-def wait_for_redis(process, port):
-    import socket
-
-    deadline = time.monotonic() + WATCHDOG_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as link:
-            link.sendall(b"PING\r\n")
-            if link.recv(100) == b"+PONG\r\n":
-                return
-        time.sleep(0.02)
-    raise RuntimeError(f"Redis does not answer on {port}; is {os.environ.get('PATH')} right?")
+    one, other = TransferEngine(), TransferEngine()
+    here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    server = f"redis://{redis_server}"
+    assert one.initialize(here, server, "tcp", "") == 0
+    assert other.initialize_ext(there, redis_server, "tcp", "", "redis") == 0
+    array = np.full(100, 4, np.uint8)
+    assert other.register_memory(array.ctypes.data, 100) == 0
+    back = np.zeros(100, np.uint8)
+    where = (there, back.ctypes.data, array.ctypes.data, 100)
+    assert one.transfer_sync_read(*where) == 0
+    assert (back == 4).all()
+    del one, other  # they take their names back while the store is there

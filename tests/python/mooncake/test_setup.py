@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """setup in all its forms, configuration of puts, life and death of a store."""
 
-import time
+import os
+import signal
 
 import pytest
-from machine import WATCHDOG_S, free_port
+from machine import WATCHDOG_S, free_port, run_master
 
 
 def new():
@@ -116,14 +117,10 @@ def test_no_call_on_a_closed_store_ends_the_process(environment, memory):
 
 
 @pytest.mark.ours_only
-def test_setup_dummy_needs_an_agent(environment, key):
+def test_setup_dummy_needs_a_client(environment, monkeypatch):
+    monkeypatch.delenv("MC_AGENT", raising=False)
     store = new()
-    code = store.setup_dummy(16 << 20, 16 << 20, "127.0.0.1:50052")
-    if environment == "agent":
-        assert code == 0
-        assert store.put(key, b"v") == 0 and store.get(key) == b"v"
-        at = store.alloc_from_mem_pool(4096)
-        assert at and store.register_buffer(at, 4096) == 0 and store.get_into(key, at, 4096) == 1
+    assert store.setup_dummy(16 << 20, 16 << 20, f"127.0.0.1:{free_port()}") == -900
     store.close()
     with pytest.raises(TypeError):
         new().setup_dummy("16MB", 1, "x")
@@ -142,7 +139,7 @@ def test_what_is_lacking_fails_by_name(store, environment, master, caplog):
 
 @pytest.mark.ours_only
 def test_a_tenant_that_is_not_there_is_refused(environment, master):
-    if environment == "agent":
+    if environment == "joined":
         code = new().setup("h", "P2PHANDSHAKE", 1 << 24, 0, "tcp", "", master, tenant_id="nobody")
         assert code == -1701
 
@@ -285,30 +282,85 @@ def test_classes_that_are_not_there_say_so(environment):
             getattr(ms, name)()
 
 
+def pool_of(store):
+    (segment,) = store._client.ask({"verb": "segments"})["segments"]
+    return segment
+
+
 @pytest.mark.ours_only
-def test_the_segments_size_is_a_floor_for_the_pool(make_agent, monkeypatch, key):
-    from mooncake import _pool
-
-    agent = make_agent(pool_bytes="32MiB")
+def test_the_pool_of_a_named_agent_grows_to_the_sum_of_the_segments(make_agent, monkeypatch, key):
+    agent = make_agent(pool_bytes="32MiB", max_pool_bytes="256MiB")
     monkeypatch.setenv("MC_AGENT", agent.socket)
-    monkeypatch.setattr(_pool, "_pools", {})
-
-    def segment():
-        return store._client.ask({"verb": "segments"})["segments"][0]
-
-    store = new()
+    store, other, refused = new(), new(), new()
     assert store.setup("h", "P2PHANDSHAKE", 96 << 20, 1 << 20, "tcp", "", "") == 0
-    assert segment()["pool_bytes"] == 96 << 20
-    deadline = time.monotonic() + WATCHDOG_S
-    while not segment()["settled"] and time.monotonic() < deadline:
-        time.sleep(0.05)
     names = [key(i) for i in range(6)]
     assert store.put_batch(names, [bytes(12 << 20)] * 6) == 0
-    smaller = new()
-    assert smaller.setup("h", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", "") == 0
-    assert segment()["pool_bytes"] == 96 << 20 and smaller.batch_is_exist(names) == [1] * 6
-    store.close()
-    assert smaller.close() == 0
+    assert other.setup("h", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", "") == 0
+    assert pool_of(store)["pool_bytes"] == 112 << 20
+    assert other.batch_is_exist(names) == [1] * 6
+    # The operator's limit stays.
+    assert refused.setup("h", "P2PHANDSHAKE", 1 << 30, 1 << 20, "tcp", "", "") == 0
+    assert pool_of(store)["pool_bytes"] == 112 << 20
+    assert store.close() == 0
+    assert pool_of(other)["pool_bytes"] == 32 << 20
+    assert other.close() == 0 and refused.close() == 0
+
+
+@pytest.mark.ours_only
+def test_a_dead_master_is_an_error(runtime_dir, monkeypatch, caplog):
+    from mooncake import _pool
+
+    monkeypatch.setattr(_pool, "_PATIENCE_S", 0.2)
+    address = f"127.0.0.1:{free_port()}"
+    assert new().setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", address) == -900
+    assert f"cannot reach {address}: Connection refused; start a master there" in caplog.text
+    assert new().setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", "nowhere.invalid:1") == -900
+
+
+@pytest.mark.ours_only
+def test_two_masters_of_a_host_are_two_clusters(runtime_dir, key):
+    with run_master("a") as one, run_master("b") as two:
+        here, there = new(), new()
+        for store, master in ((here, one), (there, two)):
+            assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+        assert here.put(key, b"v") == 0
+        assert here.get(key) == b"v" and there.get(key) == b""
+        assert there.remove_all() == 0 and here.is_exist(key) == 1
+        assert here.close() == 0 and there.close() == 0
+
+
+@pytest.mark.ours_only
+def test_a_killed_agent_runs_again_with_its_objects(runtime_dir, key, monkeypatch):
+    from mooncake import _pool
+
+    monkeypatch.setattr(_pool, "_LOOK_S", 0.1)
+    with run_master("d") as master:
+        store = new()
+        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+        assert store.put(key(1), b"v") == 0
+        os.kill(store._client.ask({"verb": "status"})["pid"], signal.SIGKILL)
+        assert store.put(key(2), b"v") == 0
+        assert store.batch_is_exist([key(1), key(2)]) == [1, 1]
+        assert pool_of(store)["contributed_bytes"] == 64 << 20
+        assert store.close() == 0
+
+
+@pytest.mark.ours_only
+def test_a_process_that_ends_withdraws_its_segment(runtime_dir, run_python):
+    with run_master("c") as master:
+        store = new()
+        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+        code, said, errors = run_python(
+            """import sys, mooncake.store
+store = mooncake.store.MooncakeDistributedStore()
+print(store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", sys.argv[1]))
+print(store._client.ask({"verb": "segments"})["segments"][0]["contributed_bytes"])
+""",
+            master,
+        )
+        assert (code, said) == (0, f"0\n{128 << 20}\n"), errors
+        assert pool_of(store)["contributed_bytes"] == 64 << 20
+        assert store.close() == 0
 
 
 def test_a_stores_own_health_and_metrics(environment, master, key):
@@ -364,20 +416,17 @@ def test_a_segment_that_is_added_enlarges_the_pool(make_store, key):
 
 @pytest.mark.ours_only
 def test_the_agents_pool_grows_and_shrinks_by_segments(make_agent, monkeypatch):
-    from mooncake import _pool
-
     agent = make_agent(pool_bytes="32MiB")
     monkeypatch.setenv("MC_AGENT", agent.socket)
-    monkeypatch.setattr(_pool, "_pools", {})
     store = new()
-    assert store.setup("h", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", "") == 0
+    assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", "") == 0
 
     def pool_bytes():
-        return store._client.ask({"verb": "segments"})["segments"][0]["pool_bytes"]
+        return pool_of(store)["pool_bytes"]
 
     one, two = (store.allocate_and_mount_segment(size << 20)["segment_ids"] for size in (16, 32))
-    assert pool_bytes() == 80 << 20
-    assert store.unmount_and_free_segment(one + one) == -600 and pool_bytes() == 80 << 20
-    assert store.unmount_and_free_segment(one + two) == 0 and pool_bytes() == 32 << 20
-    assert store.allocate_and_mount_segment(1 << 50)["ret"] < 0 and pool_bytes() == 32 << 20
+    assert pool_bytes() == 112 << 20
+    assert store.unmount_and_free_segment(one + one) == -600 and pool_bytes() == 112 << 20
+    assert store.unmount_and_free_segment(one + two) == 0 and pool_bytes() == 64 << 20
+    assert store.allocate_and_mount_segment(1 << 50)["ret"] < 0 and pool_bytes() == 64 << 20
     store.close()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mooncake's HTTP administration: the master's port 9003, served from this host's agent, and a
-client's port 9300, served from a store's pool."""
+"""Mooncake's HTTP administration: the master's port 9003, served by an agent of the cluster, and a
+client's port 9300, served by a store's agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import contextlib
 import http.server
 import json
 import logging
-import os
 import threading
 import urllib.parse
 from collections.abc import Callable
@@ -109,17 +108,13 @@ class AdminServer(http.server.ThreadingHTTPServer):
         self,
         host: str,
         port: int,
-        open_client: Callable[[], contextlib.AbstractContextManager[mckv.Client]] | None = None,
+        open_client: Callable[[], contextlib.AbstractContextManager[mckv.Client]],
         paths: frozenset[str] | None = None,
     ) -> None:
         """paths: the paths to serve; None: all."""
-        self.open_client = open_client or _host_client
+        self.open_client = open_client
         self.paths = paths
         super().__init__((host, port), _Handler)
-
-
-def _host_client() -> mckv.Client:
-    return mckv.Client(os.environ.get("MC_AGENT") or None, timeout=1)
 
 
 class ClientServer:

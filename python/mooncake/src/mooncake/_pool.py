@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool of a store: this host's agent, or a pool inside this process.
+"""The pool of a store: this host's agent in the cluster of a master.
 
-All stores of a process, agent and tenant share one client. $MC_AGENT names the agent; setup() fails
-if that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket.
-Without an agent, the process embeds a pool of the first store's global_segment_size, until the last
-store closes.
+All stores of a process, cluster and tenant share one client. setup() joins the cluster of the
+master at master_server_addr (an empty address: 127.0.0.1:50051) through this host's agent in that
+cluster, which the first process of the host starts. A pool without a size of its own is as large as
+the sum of the stores' global_segment_size. $MC_AGENT names an agent instead, or "embedded": a pool
+inside this process until the last store closes.
 """
 
 from __future__ import annotations
 
+import atexit
+import dataclasses
+import ipaddress
+import json
 import logging
 import os
+import socket
+import subprocess
 import threading
 from typing import Any
 
@@ -18,27 +25,86 @@ import mckv
 
 logger = logging.getLogger("mooncake")
 
-_Name = tuple[int, str, str]  # process, agent, tenant
-_MIN_SEGMENT_BYTES = 16 << 20
+_Name = tuple[int, str, str]  # process, agent or master, tenant
 _PATIENCE_S = 5.0
+_LOOK_S = 1.0  # between two looks at the agent
+_MASTER = "127.0.0.1:50051"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lent:
+    """What a store adds to the pool."""
+
+    segment_bytes: int  # by setup()
+    buffer_bytes: int
+    added_bytes: int = 0  # by mounted segments
 
 
 class Pool:
     """A shared client; close() is called once for each open_pool()."""
 
-    def __init__(self, client: mckv.Client, name: _Name, embedded: bool) -> None:
+    def __init__(self, client: mckv.Client, agent: str, name: _Name, sized: bool) -> None:
         self.client = client
-        self.embedded = embedded
+        self.agent = agent
         self._name = name
         self.tenant = name[2]
-        self._users = 1
+        self._sized = sized  # the pool has a size of its own
+        self._lent: dict[object, _Lent] = {}  # by store
+        self._closed = threading.Event()
 
-    def close(self) -> None:
+    def guard(self, master: str, hostname: str) -> None:
+        """Starts the agent again if it dies: the client's calls then go on. Until close()."""
+        while not self._closed.wait(_LOOK_S):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+                if probe.connect_ex(self.agent) == 0:
+                    continue
+            try:
+                join(master, hostname)
+                logger.warning("mc: the agent at %s had died, and runs again", self.agent)
+            except mckv.McError as error:
+                logger.warning("mc: the agent at %s does not run: %s", self.agent, error)
+
+    def _contribute(self, lent: dict[object, _Lent]) -> None:
+        """Raises mckv.McError, and then changes nothing."""
+        order = {
+            "verb": "contribute",
+            "session": self.client.info()["session_id"],
+            "bytes": sum(one.segment_bytes + one.added_bytes for one in lent.values()),
+            "buffer_bytes": max((one.buffer_bytes for one in lent.values()), default=0),
+        }
+        self.client.ask(order)
+        self._lent = lent
+
+    def add(self, store: object, segment_bytes: int, buffer_bytes: int) -> None:
+        """A pool with a size of its own may refuse. Else raises mckv.McError."""
+        try:
+            self._contribute({**self._lent, store: _Lent(segment_bytes, buffer_bytes)})
+        except mckv.McError as error:
+            if not self._sized:
+                raise
+            logger.warning("mc: the pool keeps its size; global_segment_size: %s", error)
+            self._lent[store] = _Lent(0, 0)
+
+    def mount(self, store: object, added_bytes: int) -> None:
+        """The segments that the store has mounted. Raises mckv.McError, and changes nothing."""
         with _lock:
-            self._users -= 1
-            if self._users == 0:
+            lent = dataclasses.replace(self._lent[store], added_bytes=added_bytes)
+            self._contribute({**self._lent, store: lent})
+
+    def close(self, store: object) -> None:
+        """Withdraws what the store added. The last store closes the client."""
+        with _lock:
+            lent = {key: value for key, value in self._lent.items() if key is not store}
+            if not lent:
                 _pools.pop(self._name, None)
+                self._closed.set()
                 self.client.close()
+                return
+            try:
+                self._contribute(lent)
+            except mckv.McError as error:
+                logger.warning("mc: the pool keeps a closed store's memory: %s", error)
+                self._lent = lent
 
 
 _lock = threading.Lock()
@@ -53,82 +119,114 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def default_socket() -> str:
-    system = "/run/mc/agent.sock"
-    return system if os.path.exists(system) else f"/dev/shm/mc-{os.geteuid()}/agent.sock"
-
-
-def open_pool(tenant: str, segment_bytes: int, staging_bytes: int, label: str) -> Pool:
-    """Raises mckv.McError."""
-    # A forked child cannot use the parent's clients.
-    name = (os.getpid(), os.environ.get("MC_AGENT") or "", tenant)
+@atexit.register
+def _close_all() -> None:
+    """A goodbye withdraws the process's memory at once; after a crash, the memory stays a time."""
     with _lock:
-        found = _pools.get(name)
-        if found is not None:
-            found._users += 1
-            _grow(found, tenant, segment_bytes)
-            return found
-        pool = _open(name, tenant, segment_bytes, staging_bytes, label)
+        for name, pool in _pools.items():
+            if name[0] == os.getpid():  # a forked child cannot use the parent's clients
+                pool.client.close()
+
+
+def open_pool(
+    store: object,
+    tenant: str,
+    segment_bytes: int,
+    buffer_bytes: int,
+    hostname: str,
+    master: str,
+    agent: str = "",
+) -> Pool:
+    """agent: the socket of an agent, instead of the master's. Raises mckv.McError."""
+    agent = os.environ.get("MC_AGENT") or agent
+    name = (os.getpid(), agent or master_address(master), tenant)
+    with _lock:
+        pool = _pools.get(name) or _open(name, agent, segment_bytes, buffer_bytes, hostname)
+        try:
+            pool.add(store, segment_bytes, buffer_bytes)
+        except mckv.McError:
+            if name not in _pools:
+                pool.client.close()
+            raise
         _pools[name] = pool
         return pool
 
 
-def _open(name: _Name, tenant: str, segment_bytes: int, staging_bytes: int, label: str) -> Pool:
-    agent = os.environ.get("MC_AGENT") or None
-    common: dict[str, Any] = {
-        "namespace": tenant,
-        "label": label,
-        "timeout": _PATIENCE_S,
-        "channel_count": 64,
-    }
-    staging = min(max(staging_bytes, 1 << 20), 4 << 30)
-    if agent != "embedded" and (agent is not None or os.path.exists(default_socket())):
-        try:
-            pool = Pool(
-                mckv.Client(agent, staging_bytes=staging, **common),
-                name,
-                False,
-            )
-        except mckv.AgentUnavailableError:
-            if agent is not None:
-                raise
-        else:
-            logger.info("mc: using this host's agent (%s)", agent or default_socket())
-            _grow(pool, tenant, segment_bytes)
-            return pool
-    if segment_bytes <= 0:
-        raise mckv.AgentUnavailableError(
-            "no agent runs on this host and global_segment_size is 0: there is nothing to store in"
-        )
-    if tenant != "default":
-        raise mckv.NoSuchNamespaceError(
-            f"tenant {tenant!r}: an embedded pool has the tenant 'default' only; start an agent"
-        )
-    pool_bytes = max(segment_bytes, _MIN_SEGMENT_BYTES)
-    logger.log(
-        logging.INFO if agent == "embedded" else logging.WARNING,
-        "mc: %s; embedding a pool of %d bytes that other processes do not see and that ends with "
-        "this one",
-        "MC_AGENT=embedded" if agent == "embedded" else "no agent runs on this host",
-        pool_bytes,
-    )
-    client = mckv.Client(
-        "embedded",
-        staging_bytes=staging,
-        config={"pool_bytes": pool_bytes},
-        **common,
-    )
-    return Pool(client, name, True)
+def master_address(text: str) -> str:
+    """host:port, or the address of the cluster store that the masters use."""
+    if not text:
+        return _MASTER
+    return text if ":" in text else f"{text}:{_MASTER.rpartition(':')[2]}"
 
 
-def _grow(pool: Pool, tenant: str, segment_bytes: int) -> None:
-    """Mooncake's clients contribute memory; mc's pool grows to the largest requested size."""
-    if segment_bytes <= 0:
-        return
+def _listen_words(hostname: str) -> list[str]:
     try:
-        segments = pool.client.ask({"verb": "segments"})["segments"]
-        now = next(one["pool_bytes"] for one in segments if one["namespace"] == tenant)
-        if now < segment_bytes:
-            pool.client.ask({"verb": "resize", "namespace": tenant, "pool_bytes": segment_bytes})
-    except (mckv.McError, StopIteration) as error:
-        logger.warning("mc: the pool keeps its size; global_segment_size is ignored: %s", error)
+        address = ipaddress.ip_address(hostname)
+        if address.is_loopback or address.is_unspecified:
+            return []
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((hostname, 0))
+    except (ValueError, OSError):  # a name, or an address of another host
+        return []
+    return ["--listen", hostname if address.version == 4 else f"[{hostname}]"]
+
+
+def join(master: str, hostname: str = "") -> tuple[str, bool]:
+    """The socket of this host's agent in the master's cluster, and whether an operator runs it.
+
+    Starts the agent if none runs. hostname: if it is an address of this host's network, the agent
+    listens there. Raises mckv.McError.
+    """
+    words = [mckv.program("mcctl"), "--json", "--timeout-ms", str(int(_PATIENCE_S * 1000))]
+    words += ["join", master]
+    if "://" in master:
+        words += ["--cluster-id", os.environ.get("MC_STORE_CLUSTER_ID") or "mooncake_cluster"]
+    words += _listen_words(hostname)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        raise mckv.AgentUnavailableError(f"mcctl join {master}: {done.stderr.strip()}") from None
+    if "error" in said:
+        raise mckv.AgentUnavailableError(f"{said['error']['cause']}; {said['error']['try']}")
+    return str(said["socket"]), bool(said["operated"])
+
+
+def _open(name: _Name, agent: str, segment_bytes: int, buffer_bytes: int, hostname: str) -> Pool:
+    _, master, tenant = name
+    more: dict[str, Any] = {}
+    if agent == "embedded":
+        if segment_bytes <= 0:
+            raise mckv.AgentUnavailableError(
+                "MC_AGENT=embedded and global_segment_size is 0: there is nothing to store in"
+            )
+        if tenant != "default":
+            raise mckv.NoSuchNamespaceError(
+                f"tenant {tenant!r}: an embedded pool has the tenant 'default' only; start an agent"
+            )
+        logger.info("mc: a pool inside this process, which other processes do not see")
+        more["config"] = {"pool_bytes": 0}
+    operated = True
+    if not agent:
+        agent, operated = join(master, hostname)
+    client = mckv.Client(
+        agent,
+        namespace=tenant,
+        label=hostname[:60],
+        timeout=_PATIENCE_S,
+        channel_count=64,
+        staging_bytes=min(max(buffer_bytes, 1 << 20), 4 << 30),
+        **more,
+    )
+    try:
+        segments = client.ask({"verb": "segments"})["segments"]
+        sized = next(one["own_bytes"] for one in segments if one["namespace"] == tenant) > 0
+    except mckv.McError:
+        client.close()
+        raise
+    logger.info("mc: this host's agent is at %s", agent)
+    pool = Pool(client, agent, name, sized)
+    if not operated:
+        threading.Thread(target=pool.guard, args=(master, hostname), daemon=True).start()
+    return pool

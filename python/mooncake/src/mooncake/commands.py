@@ -1,31 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mooncake's console commands, mapped to mc's programs.
 
-mooncake_master    starts this host's mc-agent unless an agent runs; serves Mooncake's ports
-mooncake_client    runs this host's mc-agent with a pool of --global_segment_size
+mooncake_master    runs mc-master at Mooncake's address, and serves Mooncake's HTTP ports
+mooncake_client    adds --global_segment_size to the cluster, and serves setup_dummy()
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import logging
 import os
-import pathlib
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
-from typing import Any, NoReturn
+from typing import Any
 
 import mckv
 
 from mooncake import _pool
 from mooncake._admin import AdminServer
+from mooncake._client_port import ClientPort
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
 from mooncake._topology import local_topology
 from mooncake.http_metadata_server import MetadataServer
+from mooncake.store import MooncakeDistributedStore
 
 
 def _say(text: str) -> None:
@@ -72,113 +74,156 @@ def _true(values: dict[str, str], name: str) -> bool:
     return values.get(name, "false").lower() in ("true", "1", "yes")
 
 
-def _agent_answers() -> bool:
-    try:
-        with mckv.Client(os.environ.get("MC_AGENT") or None, timeout=0.3):
-            return True
-    except mckv.McError:
-        return False
+def _own_address(values: dict[str, str]) -> str:
+    """The address to listen on. Without a key, only processes of this host may connect."""
+    if "rpc_address" in values:
+        return values["rpc_address"]
+    if os.environ.get("MC_CLUSTER_KEY_FILE"):
+        return MASTER_FLAGS["rpc_address"]
+    _say(
+        "listening on 127.0.0.1 for this host alone; for other hosts, create a key with "
+        "'openssl rand -hex 32 > cluster.key; chmod 600 cluster.key' and set MC_CLUSTER_KEY_FILE"
+    )
+    return "127.0.0.1"
 
 
-def _start_agent() -> subprocess.Popen[bytes] | None:
-    """Starts this host's agent; None if an agent runs already."""
-    if _agent_answers():
-        _say("this host's mc-agent runs already and is used")
-        return None
-    directory = pathlib.Path(os.environ.get("MC_AGENT") or _pool.default_socket()).parent
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = [mckv.program("mc-agent"), f"--runtime-dir={directory}"]
-    if os.environ.get("MC_AGENT"):
-        command.append(f"--socket={os.environ['MC_AGENT']}")
-    agent = subprocess.Popen(command)
-    deadline = time.monotonic() + 20
-    while not _agent_answers():
-        if agent.poll() is not None or time.monotonic() > deadline:
-            agent.terminate()
-            sys.exit("mooncake_master: mc-agent did not start; its log is above")
-        time.sleep(0.05)
-    _say(f"started mc-agent (pid {agent.pid}); it owns the pool that engines of this host share")
-    return agent
+def _reachable(host: str) -> str:
+    """An address by which other processes reach a master that listens on host."""
+    if host not in ("0.0.0.0", "::"):
+        return host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
-def _hold(host: str, port: int) -> socket.socket:
-    """Listens on Mooncake's RPC port; accepts connections and answers nothing."""
-    held = socket.create_server((host, port), backlog=64)
+def _store_arguments(values: dict[str, str], port: int) -> list[str]:
+    """The options of mc-master for its cluster store and cluster."""
+    if not _true(values, "enable_ha") and "cluster_id" in values:
+        return [f"--cluster-id={values['cluster_id']}"]
+    if not _true(values, "enable_ha"):
+        name = re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:48]
+        return [f"--cluster-id={name}-{port}"]
+    kind = values.get("ha_backend_type", MASTER_FLAGS["ha_backend_type"])
+    where = values.get("ha_backend_connstring") or values.get("etcd_endpoints", "")
+    if kind not in ("etcd", "redis"):
+        sys.exit(f"mooncake_master: --ha_backend_type={kind}: mc keeps its state in etcd or redis")
+    if not where:
+        sys.exit("mooncake_master: --enable_ha needs --ha_backend_connstring or --etcd_endpoints")
+    hosts = [one.split("://")[-1].strip("/") for one in re.split("[;,]", where) if one]
+    cluster = values.get("cluster_id", MASTER_FLAGS["cluster_id"])
+    return [f"--store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
 
-    def answer() -> None:
-        while True:
-            try:
-                connection, _ = held.accept()
-            except OSError:
-                return
-            with contextlib.suppress(OSError):
-                connection.close()
 
-    threading.Thread(target=answer, daemon=True).start()
-    return held
+class _OwnCluster:
+    """Clients of this host's agent in the cluster of a master, for the HTTP server."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._lock = threading.Lock()
+        self._socket = ""
+
+    def open_client(self) -> mckv.Client:
+        with self._lock:
+            if self._socket:
+                with contextlib.suppress(mckv.AgentUnavailableError):
+                    return mckv.Client(self._socket, timeout=1)
+            self._socket, _ = _pool.join(self._master)
+            return mckv.Client(self._socket, timeout=1)
 
 
 def mooncake_master() -> None:
     values = _flags("mooncake_master", MASTER_FLAGS, sys.argv[1:])
-    for name in ("enable_ha", "enable_oplog", "enable_snapshot", "enable_offload", "enable_cxl"):
+    for name in ("enable_oplog", "enable_snapshot", "enable_offload", "enable_cxl"):
         if _true(values, name):
-            sys.exit(f"mooncake_master: --{name}: mc has no such thing on one host")
-    host = values.get("rpc_address", "0.0.0.0")
+            sys.exit(f"mooncake_master: --{name}: mc has no such thing")
     rpc_port = _port("mooncake_master", values, "rpc_port", 50051)
     if "rpc_port" not in values and "port" in values:
         rpc_port = _port("mooncake_master", values, "port", 50051)
     admin_port = _port("mooncake_master", values, "metrics_port", 9003)
     metadata_port = _port("mooncake_master", values, "http_metadata_server_port", 8080)
+    host = _own_address(values)
+    advertised = f"{_reachable(host)}:{rpc_port}"
+    command = [
+        mckv.program("mc-master"), f"--listen={host}:{rpc_port}", f"--advertise={advertised}",
+        *_store_arguments(values, rpc_port),
+    ]  # fmt: skip
+    if os.environ.get("MC_CLUSTER_KEY_FILE"):
+        command.append(f"--key-file={os.environ['MC_CLUSTER_KEY_FILE']}")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_hold(host, rpc_port))
-            servers: list[Any] = [AdminServer(values.get("metrics_host", "0.0.0.0"), admin_port)]
+            servers: list[Any] = [
+                AdminServer(
+                    values.get("metrics_host", "0.0.0.0"),
+                    admin_port,
+                    _OwnCluster(advertised).open_client,
+                )
+            ]
             if _true(values, "enable_http_metadata_server"):
                 metadata_host = values.get("http_metadata_server_host", "0.0.0.0")
                 servers.append(MetadataServer(metadata_host, metadata_port))
         except OSError as error:
             sys.exit(f"mooncake_master: cannot listen: {error}")
-        agent = _start_agent()
-        if agent is not None:
-            stack.callback(agent.wait)
-            stack.callback(agent.terminate)
+        master = subprocess.Popen(command)
+        stack.callback(master.wait)
+        stack.callback(master.terminate)
         for server in servers:
             stack.callback(server.server_close)
             stack.callback(server.shutdown)
             threading.Thread(target=server.serve_forever, daemon=True).start()
         _say(
-            f"holding port {rpc_port}; admin and metrics on {admin_port}"
+            f"mc-master (pid {master.pid}) at {advertised}; HTTP on {admin_port}"
             + (f", metadata on {metadata_port}" if len(servers) > 1 else "")
-            + "; objects are the agent's: see mcctl status"
         )
-        while not stop.wait(0.5):
-            if agent is not None and agent.poll() is not None:
-                _say("mc-agent ended")
-                sys.exit(1)
+        while not stop.wait(0.1):
+            if master.poll() is not None:
+                sys.exit("mooncake_master: mc-master has ended; its log is above")
 
 
-def mooncake_client() -> NoReturn:
+def mooncake_client() -> None:
     values = _flags("mooncake_client", CLIENT_FLAGS, sys.argv[1:])
     for name in ("enable_offload", "start_offload_rpc_server"):
         if _true(values, name):
             sys.exit(f"mooncake_client: --{name}: mc has no disk tier yet")
-    from mooncake.mooncake_config import _parse_segment_size
-
-    try:
-        pool = _parse_segment_size(values.get("global_segment_size", "4GB"))
-    except ValueError:
-        sys.exit(f"mooncake_client: --global_segment_size: {values['global_segment_size']!r}")
-    directory = pathlib.Path(os.environ.get("MC_AGENT") or _pool.default_socket()).parent
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = mckv.program("mc-agent")
-    _say(f"this is mc-agent with a pool of {pool} bytes; clients find it at {directory}/agent.sock")
-    command = [path, f"--runtime-dir={directory}", f"--pool-bytes={pool}"]
-    if os.environ.get("MC_AGENT"):
-        command.append(f"--socket={os.environ['MC_AGENT']}")
-    os.execv(path, command)
+    given = {**CLIENT_FLAGS, **values}
+    config = {
+        "local_hostname": given["host"] or socket.gethostname(),
+        "metadata_server": given["metadata_server"],
+        "global_segment_size": given["global_segment_size"],
+        "local_buffer_size": given["local_buffer_size"],
+        "protocol": given["protocol"],
+        "rdma_devices": given["device_names"],
+        "master_server_addr": given["master_server_address"],
+        "tenant_id": given["tenant_id"],
+        "enable_client_http_server": given["enable_http_server"],
+        "client_http_port": given["http_port"],
+    }
+    port = _port("mooncake_client", values, "port", 50052)
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    store = MooncakeDistributedStore()
+    with contextlib.ExitStack() as stack:
+        stack.callback(store.close)
+        if code := store.setup(config):
+            sys.exit(f"mooncake_client: setup() has returned {code}; the reason is above")
+        pool = store._pool
+        assert pool is not None
+        try:  # dummies are processes of this host
+            server = ClientPort("127.0.0.1", port, pool.agent, pool.tenant)
+        except OSError as error:
+            sys.exit(f"mooncake_client: cannot listen on port {port}: {error}")
+        stack.callback(server.server_close)
+        stack.callback(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _say(f"setup_dummy() finds this client on port {port}; the agent is at {pool.agent}")
+        stop.wait()
 
 
 def transfer_engine_topology_dump() -> None:

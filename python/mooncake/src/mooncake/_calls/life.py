@@ -9,10 +9,10 @@ from typing import Any
 
 import mckv
 
-from mooncake import _codes, _pool
+from mooncake import _client_port, _codes, _pool
 from mooncake._admin import ClientServer
 from mooncake._arguments import address_of, size_of, switch_of
-from mooncake._base import StoreBase, warn_once
+from mooncake._base import StoreBase
 from mooncake._codes import CODE
 
 logger = logging.getLogger("mooncake")
@@ -55,13 +55,16 @@ class LifeCalls(StoreBase):
         if enable_ssd_offload:
             logger.error("mc: enable_ssd_offload: mc has no disk tier yet; setup refused")
             return _codes.NOT_SUPPORTED
-        if protocol.lower() not in ("tcp", ""):
-            warn_once(f"protocol {protocol!r} means nothing on one host: memory is shared")
         if self._pool is not None:
             return _codes.OK
         try:
             self._pool = _pool.open_pool(
-                tenant_id or "default", global_segment_size, local_buffer_size, local_hostname[:60]
+                self,
+                tenant_id or "default",
+                global_segment_size,
+                local_buffer_size,
+                local_hostname.rpartition(":")[0] or local_hostname,
+                master_server_addr,
             )
         except mckv.McError as error:
             logger.error("mc: setup: %s", error)
@@ -111,18 +114,19 @@ class LifeCalls(StoreBase):
         )
 
     def setup_dummy(self, mem_pool_size: int, local_buffer_size: int, server_address: str) -> int:
-        """Opens a session with this host's agent. Without an agent, RPC_FAIL (-900)."""
-        host = server_address.rpartition(":")[0] or "127.0.0.1"
-        address_of(mem_pool_size)
-        return self._setup_arguments(
-            host,
-            "P2PHANDSHAKE",
-            0,
-            max(address_of(local_buffer_size), mem_pool_size),
-            "tcp",
-            "",
-            "",
-        )
+        """Uses the agent of the mooncake_client at host:port, or $MC_AGENT. RPC_FAIL (-900)."""
+        buffer = max(address_of(local_buffer_size), address_of(mem_pool_size))
+        if self._pool is not None:
+            return _codes.OK
+        try:
+            agent, tenant = os.environ.get("MC_AGENT") or "", "default"
+            if not agent:
+                agent, tenant = _client_port.ask(server_address)
+            self._pool = _pool.open_pool(self, tenant, 0, buffer, "dummy", "", agent)
+        except mckv.McError as error:
+            logger.error("mc: setup_dummy: %s", error)
+            return CODE[error.status]
+        return _codes.OK
 
     def init_all(self, protocol: str, device_name: str, mount_segment_size: int = 16 << 20) -> int:
         return self._setup_arguments(
@@ -136,10 +140,11 @@ class LifeCalls(StoreBase):
             self._get_sessions.clear()
             self._put_sessions.clear()
             self._allocated.clear()
+            self._segments.clear()
         if http is not None:
             http.close()
         if pool is not None:
-            pool.close()
+            pool.close(self)
         return _codes.OK
 
     def health_check(self) -> int:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments of a store: the agent's pool grows and shrinks by the segment's size.
-
-A call reads the pool's size and then sets it, so of two concurrent calls only one may count.
-"""
+"""Segments of a store: the agent's pool grows and shrinks by the segment's size."""
 
 from __future__ import annotations
 
@@ -23,21 +20,16 @@ logger = logging.getLogger("mooncake")
 class SegmentCalls(StoreBase):
     """Mixed into MooncakeDistributedStore."""
 
-    def _resize_by(self, difference: int) -> int:
-        def call() -> int:
-            client, tenant = self._client, self._tenant()
-            segments = client.ask({"verb": "segments"})["segments"]
-            size = next(one["pool_bytes"] for one in segments if one["namespace"] == tenant)
-            client.ask(
-                {"verb": "resize", "namespace": tenant, "pool_bytes": max(size + difference, 0)}
-            )
-            return _codes.OK
-
+    def _mount(self, segments: dict[str, int]) -> int:
         try:
-            return call()
+            if self._pool is None:
+                raise mckv.ClosedError("this store was not set up, or was closed")
+            self._pool.mount(self, sum(segments.values()))
         except mckv.McError as error:
-            logger.error("mc: the pool cannot be resized by %d bytes: %s", difference, error)
+            logger.error("mc: the store's segments stay as they are: %s", error)
             return CODE[error.status]
+        self._segments = segments
+        return _codes.OK
 
     def allocate_and_mount_segment(
         self, size: int, protocol: str = "tcp", location: str = ""
@@ -46,12 +38,10 @@ class SegmentCalls(StoreBase):
         failed: dict[str, Any] = {"segment_ids": [], "allocated_size": 0}
         if address_of(size) == 0:
             return {"ret": _codes.INVALID_PARAMS, **failed}
+        name = str(uuid.uuid4())
         with self._lock:
-            code = self._resize_by(size)
-            if code:
+            if code := self._mount({**self._segments, name: size}):
                 return {"ret": code, **failed}
-            name = str(uuid.uuid4())
-            self._segments[name] = size
         return {"ret": _codes.OK, "segment_ids": [name], "allocated_size": size}
 
     def unmount_and_free_segment(
@@ -66,8 +56,5 @@ class SegmentCalls(StoreBase):
         with self._lock:
             if len(set(names)) < len(names) or any(one not in self._segments for one in names):
                 return _codes.INVALID_PARAMS
-            code = self._resize_by(-sum(self._segments[one] for one in names)) if names else 0
-            if code == _codes.OK:
-                for one in names:
-                    del self._segments[one]
-        return code
+            rest = {one: size for one, size in self._segments.items() if one not in names}
+            return self._mount(rest) if names else _codes.OK

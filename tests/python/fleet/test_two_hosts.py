@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mooncake's commands and stores on two hosts, which are network namespaces."""
+
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from machine import TIME_SCALE, WATCHDOG_S, end_agents, until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+MiB = 1 << 20
+PORT = 50051
+
+
+class Host:
+    """A network namespace with the address 10.79.0.NUMBER and a runtime directory of its own."""
+
+    def __init__(self, number, directory, key):
+        self.name = f"mcfleet{os.getpid()}-{number}"
+        self.address = f"10.79.0.{number}"
+        self.directory = directory / str(number)
+        self.directory.mkdir()
+        self.environment = {
+            **os.environ,
+            "MC_RUNTIME_DIR": str(self.directory),
+            "MC_CLUSTER_KEY_FILE": key,
+            "MC_AGENT_KEEP_SECONDS": str(round(5 * TIME_SCALE)),
+        }
+        self.environment.pop("MC_AGENT", None)
+
+    def start(self, *words, **environment):
+        given = {**self.environment, **environment}
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.name, *words],
+            env={name: value for name, value in given.items() if value},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def listens(self, port):
+        sockets = subprocess.run(
+            ["ip", "netns", "exec", self.name, "ss", "-Hltn", f"sport = :{port}"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return bool(sockets.stdout)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("fleet")
+    key = directory / "cluster.key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    both = [Host(number, directory, str(key)) for number in (1, 2)]
+    here, there = both
+    with contextlib.ExitStack() as stack:
+        for host in both:
+            subprocess.run(["ip", "netns", "add", host.name], check=True)
+            stack.callback(subprocess.run, ["ip", "netns", "delete", host.name])
+        link = ["type", "veth", "peer", "name", "eth0", "netns", there.name]
+        subprocess.run(["ip", "-n", here.name, "link", "add", "eth0", *link], check=True)
+        for host in both:
+            for words in (["addr", "add", f"{host.address}/24", "dev", "eth0"],
+                          ["link", "set", "eth0", "up"], ["link", "set", "lo", "up"],
+                          ["route", "add", "default", "dev", "eth0"]):  # fmt: skip
+                subprocess.run(["ip", "-n", host.name, *words], check=True)
+        stack.callback(end_agents, directory)
+        yield both
+
+
+@contextlib.contextmanager
+def running_master(host, port=PORT):
+    call = "from mooncake import commands; commands.mooncake_master()"
+    ports = [f"--rpc_port={port}", f"--metrics_port={port + 1}", "--metrics_host=127.0.0.1"]
+    process = host.start(sys.executable, "-c", call, *ports)
+    try:
+        until(lambda: process.poll() is not None or host.listens(port))
+        assert process.poll() is None, process.communicate()
+        yield f"{host.address}:{port}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=WATCHDOG_S)
+
+
+@pytest.fixture(scope="module")
+def master(hosts):
+    with running_master(hosts[0]) as address:
+        yield address
+
+
+class Store:
+    """A process with a store on a host."""
+
+    def __init__(self, host, master, segment, **environment):
+        program = str(pathlib.Path(__file__).with_name("store_process.py"))
+        self._process = host.start(sys.executable, program, master, str(segment), **environment)
+        self.code = self._answer()
+
+    def _answer(self):
+        line = self._process.stdout.readline()
+        assert line, self._process.communicate()
+        return json.loads(line)
+
+    def __call__(self, method, *arguments):
+        self._process.stdin.write(json.dumps([method, arguments]) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def put(self, key, value):
+        return self("put", key, base64.b64encode(value).decode())
+
+    def get(self, key):
+        return base64.b64decode(self("get", key))
+
+    def kill(self):
+        self._process.kill()
+        self._process.communicate()
+
+    def close(self):
+        """What the process has logged."""
+        return self._process.communicate(timeout=WATCHDOG_S)[1]
+
+
+@contextlib.contextmanager
+def store(host, master, segment, **environment):
+    made = Store(host, master, segment, **environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_each_host_reads_lists_and_removes_the_others_objects(hosts, master, key):
+    here, there = hosts
+    with store(here, master, 32 * MiB) as a, store(there, master, 32 * MiB) as b:
+        assert (a.code, b.code) == (0, 0)
+        assert a.put(key("a"), b"of a") == 0 and b.put(key("b"), b"of b" * MiB) == 0
+        assert b.get(key("a")) == b"of a" and a.get(key("b")) == b"of b" * MiB
+        assert a("batch_is_exist", [key("a"), key("b"), key("c")]) == [1, 1, 0]
+        assert a("remove_by_regex", f"^{key}.b$") == 1
+        assert b("is_exist", key("b")) == 0 and b("remove_all") == 1
+        assert a("is_exist", key("a")) == 0
+
+
+def test_the_masters_host_may_name_it_by_loopback(hosts, key):
+    here, there = hosts
+    port = PORT + 20
+    with (
+        running_master(here, port) as address,
+        store(here, f"localhost:{port}", MiB) as a,
+        store(there, address, 0) as b,
+    ):
+        assert a.put(key, b"v") == 0 and b.get(key) == b"v"
+
+
+def test_a_process_without_memory_stores_on_the_other_host(hosts, master, key):
+    here, there = hosts
+    with store(here, master, 32 * MiB) as a, store(there, master, 0) as b:
+        assert (a.code, b.code) == (0, 0)
+        until(lambda: b.put(key, b"v" * 100_000) == 0)
+        b.kill()
+        assert a.get(key) == b"v" * 100_000
+
+
+def test_a_restarted_process_finds_the_objects_of_the_killed_one(hosts, master, key):
+    here, there = hosts
+    with store(here, master, 32 * MiB) as a:
+        killed = Store(there, master, 32 * MiB)
+        assert killed.put(key, b"v") == 0
+        killed.kill()
+        assert a.get(key) == b"v"
+        with store(there, master, 32 * MiB) as again:
+            assert again.get(key) == b"v"
+
+
+def test_a_restarted_master_loses_no_object(hosts, key):
+    here, there = hosts
+    port = PORT + 10
+    with contextlib.ExitStack() as stack:
+        with running_master(here, port) as address:
+            a = stack.enter_context(store(here, address, 32 * MiB))
+            b = stack.enter_context(store(there, address, 32 * MiB))
+            assert (a.code, b.code) == (0, 0)
+            assert a.put(key("a"), b"of a") == 0 and b.put(key("b"), b"of b") == 0
+        with running_master(here, port):
+            until(lambda: b.get(key("a")) == b"of a" and a.get(key("b")) == b"of b")
+            assert b.put(key("c"), b"later") == 0
+            until(lambda: a.get(key("c")) == b"later")
+
+
+def test_another_key_is_refused_with_the_reason(hosts, master, tmp_path):
+    key = tmp_path / "other.key"
+    key.write_text("cd" * 32)
+    key.chmod(0o600)
+    for wrong, reason in ((str(key), "key"), ("", "requires a cluster key")):
+        began = time.monotonic()
+        refused = Store(hosts[1], master, 0, MC_CLUSTER_KEY_FILE=wrong)
+        assert refused.code < 0 and reason in refused.close()
+        assert time.monotonic() - began < WATCHDOG_S
