@@ -44,18 +44,15 @@ class NetworkCluster final : public ClusterNode {
   }
 
   Status open(const Options& options, std::uint64_t capacity_bytes) {
-    rpc::ClusterKey key;
-    if (!options.cluster_key_file.empty()) {
-      auto loaded = rpc::ClusterKey::from_file(options.cluster_key_file);
-      if (!loaded) return loaded.error();
-      key = std::move(*loaded);
-    }
+    auto key = rpc::ClusterKey::find(options.cluster_key_file);
+    if (!key) return key.error();
     auto address = parse_address(options.listen);
     if (!address) return {MC_INVALID_ARGUMENT, "listen: " + std::string(address.error().text())};
     PeerPortOptions peer_port;
     peer_port.host = address->host;
     peer_port.port = address->port;
-    peer_port.key = key;
+    peer_port.key = *key;
+    peer_port.insecure = options.insecure;
     peer_port.tls = {options.peer_tls_cert, options.peer_tls_key, options.peer_tls_ca,
                      options.peer_tls_name};
     peer_port.own.role = rpc::Role::kAgent;
@@ -91,7 +88,7 @@ class NetworkCluster final : public ClusterNode {
     master_.masters = split_list(options.masters);
     master_.store = options.cluster_store;
     master_.cluster_id = options.cluster_id;
-    master_.key = key;
+    master_.key = *key;
     master_.tls.ca = options.master_tls_ca;
     master_.tls.server_name = options.master_tls_name;
     master_.role = rpc::Role::kAgent;
@@ -245,11 +242,9 @@ Result<std::unique_ptr<Cluster>> open_cluster(const Options& options, std::uint6
   identity.secret = "mc cluster " + options.cluster_id;
   identity.stripes.above_bytes = options.stripe_bytes;
   identity.stripes.grace_ns = options.stripe_grace_seconds * 1'000'000'000ull;
-  if (!options.cluster_key_file.empty()) {
-    auto key = rpc::ClusterKey::from_file(options.cluster_key_file);
-    if (!key) return fail(key.error());
-    identity.secret = key->secret();
-  }
+  const auto key = rpc::ClusterKey::find(options.cluster_key_file);
+  if (!key) return fail(key.error());
+  if (key->given()) identity.secret = key->secret();
   auto cluster = std::make_unique<NetworkCluster>(identity);
   if (Status status = cluster->open(options, capacity_bytes); !status.ok()) return fail(status);
   return std::unique_ptr<Cluster>(std::move(cluster));

@@ -138,7 +138,10 @@ std::vector<OptionRow<Options>> make_cluster_rows() {
                           "name of the cluster in its store"),
       row<&O::cluster_key_file>(
           "cluster_key_file", path(kMaxKeyPathBytes),
-          "file with the secret that all members prove, of mode 0600; required if listen is not a local address"),
+          "file with the secret that all members prove, of mode 0600; empty: the file in MC_CLUSTER_KEY_FILE, else the key in MC_CLUSTER_KEY; required if listen is not a local address"),
+      row<&O::insecure>(
+          "insecure", toggle(),
+          "listen on addresses of other hosts without a key, so that every process of the network may read and remove objects"),
       row<&O::peer_tls_cert>(
           "peer_tls_cert", path(kMaxKeyPathBytes),
           "PEM certificate chain; with peer_tls_key and peer_tls_ca, agents talk TLS 1.3 to each other, refuse peers without TLS, and move bytes over TCP alone"),

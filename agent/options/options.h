@@ -61,7 +61,8 @@ struct Options {
   std::string masters;        // comma-separated addresses
   std::string master_listen;  // address of a master inside this agent; empty: none
   std::string cluster_id = "default";
-  std::string cluster_key_file;
+  std::string cluster_key_file;  // empty: the key that the environment names
+  bool insecure = false;         // listens beyond loopback without a key
   std::string peer_tls_cert;  // PEM files; the lanes use TLS with all three, and plain TCP without
   std::string peer_tls_key;
   std::string peer_tls_ca;

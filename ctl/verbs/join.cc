@@ -101,11 +101,9 @@ Result<metadata::MasterFacts> facts_of(const JoinOptions& options, std::uint64_t
   }
   metadata::rpc::DialOptions dialing;
   dialing.address = options.master;
-  if (!options.key_file.empty()) {
-    auto key = metadata::rpc::ClusterKey::from_file(options.key_file);
-    if (!key) return fail(key.error());
-    dialing.key = std::move(*key);
-  }
+  auto key = metadata::rpc::ClusterKey::find(options.key_file);
+  if (!key) return fail(key.error());
+  dialing.key = std::move(*key);
   return metadata::ask_master(std::move(dialing), deadline_ns);
 }
 
@@ -242,7 +240,6 @@ void run_join(Context& context, JoinOptions options) {
     const char* const given = std::getenv(name);
     if (value.empty() && given != nullptr) value = given;
   };
-  take("MC_CLUSTER_KEY_FILE", options.key_file);
   take("MC_RUNTIME_DIR", options.runtime_dir);
   if (options.cluster_id.empty()) options.cluster_id = "default";
   for (std::string* const path : {&options.key_file, &options.runtime_dir}) {
@@ -304,7 +301,8 @@ EXIT STATUS
             "if writable, else /dev/shm/mc-UID",
             "DIR"},
            {"--cluster-key-file", &options->key_file,
-            "File with the cluster's key; default: MC_CLUSTER_KEY_FILE", "FILE"}},
+            "File with the cluster's key; default: MC_CLUSTER_KEY_FILE, else the key in MC_CLUSTER_KEY",
+            "FILE"}},
       .run = [options, &context] { run_join(context, *options); },
   };
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "libmc/base/fd.h"
 
@@ -36,7 +37,8 @@ Result<ClusterKey> ClusterKey::from_file(const std::string& path) {
   if (::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
     return fail(MC_INVALID_ARGUMENT, "the cluster key file " + path + " is not a regular file");
   }
-  if ((about.st_mode & 077) != 0) {
+  const mode_t closed = about.st_uid == 0 ? 037 : 077;
+  if ((about.st_mode & closed) != 0) {
     return fail(MC_PERMISSION_DENIED,
                 "other users may use the cluster key file " + path + "; run: chmod 600 " + path);
   }
@@ -52,6 +54,27 @@ Result<ClusterKey> ClusterKey::from_file(const std::string& path) {
   auto key = from_text(std::move(text));
   if (!key) return fail(key.error().code(), path + ": " + std::string(key.error().text()));
   return key;
+}
+
+Result<ClusterKey> ClusterKey::find(const std::string& path) {
+  if (!path.empty()) return from_file(path);
+  const char* const file = std::getenv("MC_CLUSTER_KEY_FILE");
+  if (file != nullptr && file[0] != '\0') return from_file(file);
+  const char* const text = std::getenv("MC_CLUSTER_KEY");
+  if (text == nullptr || text[0] == '\0') return ClusterKey();
+  auto key = from_text(text);
+  if (!key) return fail(key.error().code(), "MC_CLUSTER_KEY: " + std::string(key.error().text()));
+  return key;
+}
+
+std::string ClusterKey::http_token() const {
+  std::string token;
+  for (const char byte : prove("mc http")) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    const auto value = static_cast<unsigned char>(byte);
+    token += {kDigits[value >> 4], kDigits[value & 15]};
+  }
+  return token;
 }
 
 Proof ClusterKey::prove(std::string_view text) const {

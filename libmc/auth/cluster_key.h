@@ -27,8 +27,11 @@ class ClusterKey {
   static Result<ClusterKey> from_text(std::string text);
   // The file is a line, or any bytes; a newline at the end does not count. Errors:
   // MC_PERMISSION_DENIED if users other than the owner may read or write the file, or if another
-  // user owns the file.
+  // user owns the file. The group may read a file of root, such as a mounted secret.
   static Result<ClusterKey> from_file(const std::string& path);
+  // The key in the file. Without a path: the key in the file $MC_CLUSTER_KEY_FILE, else the text of
+  // $MC_CLUSTER_KEY, else no key. Errors: those of from_file() and from_text().
+  static Result<ClusterKey> find(const std::string& path);
 
   ClusterKey(const ClusterKey&) = default;
   ClusterKey& operator=(const ClusterKey&) = default;
@@ -37,6 +40,9 @@ class ClusterKey {
   ~ClusterKey();
 
   [[nodiscard]] bool given() const { return !key_.empty(); }
+  // The token of the cluster's HTTP servers, in hexadecimal. The token does not reveal the key.
+  // REQUIRES: given().
+  [[nodiscard]] std::string http_token() const;
   // Members derive other secrets from this one, such as the keyed hash of the directory's keys.
   [[nodiscard]] std::string_view secret() const { return key_; }
   // REQUIRES: given().

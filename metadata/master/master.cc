@@ -31,11 +31,10 @@ Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   listening.max_links = static_cast<std::uint32_t>(options.max_links);
   listening.tls.cert = options.tls_cert;
   listening.tls.key = options.tls_key;
-  if (!options.key_file.empty()) {
-    auto key = rpc::ClusterKey::from_file(options.key_file);
-    if (!key) return fail(key.error());
-    listening.key = std::move(*key);
-  }
+  auto key = rpc::ClusterKey::find(options.key_file);
+  if (!key) return fail(key.error());
+  listening.key = std::move(*key);
+  listening.insecure = options.insecure;
   return listening;
 }
 
@@ -45,6 +44,10 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
   if (const Status status = check_master_options(options); !status.ok()) return fail(status);
   const auto listening = listener_options(options);
   if (!listening) return fail(listening.error());
+  if (options.insecure && !listening->key.given()) {
+    spdlog::warn("event=insecure listen={} effect=\"every process that connects is admitted\"",
+                 options.listen);
+  }
   std::unique_ptr<Master> master(new Master(
       options, [options] { return open_store(options); }, StoreCalls::kOwnThread));
   auto listener = rpc::Listener::create(master->io_, *listening, *master);

@@ -23,6 +23,7 @@ OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::str
 }
 
 ValueDomain text() { return {ValueKind::kText, 0, options::kMaxValueBytes, true, {}}; }
+ValueDomain toggle() { return {ValueKind::kSwitch, 0, 1, true, {}}; }
 ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
   return {ValueKind::kCount, lowest, highest, false, {}};
 }
@@ -67,7 +68,11 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
                           "masters need the same number, which the first leader fixes",
                           "shares"),
       row<&O::key_file>("key_file", text(),
-                        "file with the cluster's key, mode 0600 (openssl rand -hex 32)"),
+                        "file with the cluster's key, mode 0600 (openssl rand -hex 32); empty: the "
+                        "file in MC_CLUSTER_KEY_FILE, else the key in MC_CLUSTER_KEY"),
+      row<&O::insecure>("insecure", toggle(),
+                        "listen on addresses of other hosts without a key, so that every process "
+                        "of the network may read and remove objects"),
       row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
       row<&O::tls_key>("tls_key", text(), "PEM private key of tls_cert"),
       row<&O::leader_ttl_ms>("leader_ttl_ms", count(200, 60'000),

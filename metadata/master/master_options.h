@@ -22,7 +22,8 @@ struct MasterOptions {
   std::string cluster_id = "default";
   std::string store = "memory://";
   std::uint64_t partitions = 1;
-  std::string key_file;
+  std::string key_file;   // empty: the key that the environment names
+  bool insecure = false;  // listens beyond loopback without a key
   std::string tls_cert;
   std::string tls_key;
   std::uint64_t leader_ttl_ms = 1000;

@@ -15,11 +15,12 @@ Result<std::unique_ptr<Listener>> Listener::create(boost::asio::io_context& io,
         MC_INVALID_ARGUMENT,
         "'" + options.host + "' is not an IP address to listen on; use 127.0.0.1 or 0.0.0.0");
   }
-  if (!address.is_loopback() && !options.key.given()) {
+  if (!address.is_loopback() && !options.key.given() && !options.insecure) {
     return fail(MC_INVALID_ARGUMENT,
                 "listening on " + options.host +
                     " without a cluster key would admit any process; give a key file (openssl rand "
-                    "-hex 32 > cluster.key; chmod 600 cluster.key), or listen on 127.0.0.1");
+                    "-hex 32 > cluster.key; chmod 600 cluster.key), listen on 127.0.0.1, or choose "
+                    "--insecure");
   }
   auto tls = listener_tls(options.tls);
   if (!tls) return fail(tls.error());

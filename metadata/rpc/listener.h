@@ -25,6 +25,7 @@ struct ListenerOptions {
   std::uint16_t port = 0;  // 0: any free port
   Hello own;
   ClusterKey key;
+  bool insecure = false;  // other hosts may connect without a key
   TlsOptions tls;
   LinkOptions link;
   std::uint32_t max_links = 8192;

@@ -98,6 +98,13 @@ TEST_F(RpcHandshake, AnotherClusterIsRefused) {
   EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
 }
 
+TEST_F(RpcHandshake, AListenerForEverybodyIsAnExplicitChoice) {
+  ListenerOptions options;
+  options.host = "0.0.0.0";
+  options.insecure = true;
+  EXPECT_TRUE(Listener::create(loop_.io(), options, server_).has_value());
+}
+
 TEST_F(RpcHandshake, AToolWithoutAClusterIsToldTheMasters) {
   Hello master, dialer;
   master.role = Role::kMaster;
@@ -287,12 +294,40 @@ TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
 TEST(ClusterKeyFile, AFileThatOthersMayReadIsRefused) {
   const TempDirectory directory;
   const std::string path = directory.file("key", std::string(64, 'a') + "\n");
+  for (const mode_t mode : {0604, 0602, 0660}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
+  }
+  // A mounted secret of root.
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-  EXPECT_EQ(ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(ClusterKey::from_file(path).has_value(), ::geteuid() == 0);
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
   const auto key = ClusterKey::from_file(path);
   ASSERT_TRUE(key.has_value());
   EXPECT_EQ(key->secret(), std::string(64, 'a'));
+}
+
+TEST(ClusterKeyFile, TheEnvironmentNamesTheKeyOfAProcessWithoutAFile) {
+  ASSERT_EQ(::setenv("MC_CLUSTER_KEY", std::string(32, 'e').c_str(), 1), 0);
+  const auto found = ClusterKey::find("");
+  ASSERT_EQ(::setenv("MC_CLUSTER_KEY", "short", 1), 0);
+  const auto refused = ClusterKey::find("");
+  ASSERT_EQ(::setenv("MC_CLUSTER_KEY_FILE", "/nonexistent/key", 1), 0);
+  const auto first = ClusterKey::find("");
+  ::unsetenv("MC_CLUSTER_KEY_FILE");
+  ::unsetenv("MC_CLUSTER_KEY");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->secret(), std::string(32, 'e'));
+  EXPECT_THAT(std::string(refused.error().text()), testing::HasSubstr("MC_CLUSTER_KEY: "));
+  EXPECT_THAT(std::string(first.error().text()), testing::HasSubstr("/nonexistent/key"));
+  EXPECT_FALSE(ClusterKey::find("")->given());
+}
+
+TEST(ClusterKeyFile, TheHttpTokenFollowsFromTheKey) {
+  std::string text;
+  while (text.size() < 64) text += "ab";
+  EXPECT_EQ(ClusterKey::from_text(text)->http_token(),
+            "bfa28922ca47c99062a570bf54ca81e4523cbf3e0a342df78e3b283806b968a9");
 }
 
 TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {

@@ -72,17 +72,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
 Status Engine::start() {
   const auto listen = resolve(options_.listen);
   if (!listen) return listen.error();
-  metadata::rpc::ClusterKey key;
-  if (!options_.key_file.empty()) {
-    auto read = metadata::rpc::ClusterKey::from_file(options_.key_file);
-    if (!read) return read.error();
-    key = std::move(*read);
-  }
+  const auto key = metadata::rpc::ClusterKey::find(options_.key_file);
+  if (!key) return key.error();
   EngineDescriptor own = make_descriptor();
   DeviceDriver::find();
 
   Loop::Turn turn(loop_);
-  auto port = Port::open(*listen, key, options_.cluster, peers_);
+  auto port = Port::open(*listen, *key, options_.cluster, peers_);
   if (!port) return port.error();
   port_ = std::move(*port);
   name_ = options_.name.empty() ? text_of(port_->address()) : options_.name;

@@ -42,12 +42,12 @@ Result<Address> parse_address(const std::string& text) {
 
 Result<std::unique_ptr<PeerPort>> PeerPort::open(const PeerPortOptions& options,
                                                  AddressOf address_of) {
-  if (!is_loopback(options.host) && !options.key.given()) {
+  if (!is_loopback(options.host) && !options.key.given() && !options.insecure) {
     return fail(MC_INVALID_ARGUMENT,
                 "listening on " + options.host +
                     " without a cluster key would let anybody read the pool; give cluster_key_file "
-                    "(openssl rand -hex 32 > cluster.key; chmod 600 cluster.key), or listen on "
-                    "127.0.0.1");
+                    "(openssl rand -hex 32 > cluster.key; chmod 600 cluster.key), listen on "
+                    "127.0.0.1, or choose insecure");
   }
   auto peer_port = std::unique_ptr<PeerPort>(new PeerPort(options, std::move(address_of)));
   peer_port->self_ = {options.own.node, options.own.incarnation, 0};

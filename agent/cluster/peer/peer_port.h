@@ -26,6 +26,7 @@ struct PeerPortOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
   metadata::rpc::ClusterKey key;
+  bool insecure = false;      // other hosts may connect without a key
   metadata::rpc::Hello own;   // this agent's
   transport::tls::Files tls;  // empty: no TLS
 };

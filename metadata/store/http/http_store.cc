@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/store/http/http_store.h"
 
+#include <cstdlib>
+#include <fstream>
+
+#include "libmc/auth/cluster_key.h"
 #include "libmc/base/clock.h"
 #include "metadata/store/checks.h"
 #include "metadata/store/http/http_answer.h"
@@ -10,6 +14,26 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::size_t kMaxBodyBytes = kMaxStoreValueBytes + 1024;
+
+// The token of an mc metadata server: of the file in MC_HTTP_TOKEN_FILE, else ADMIN_API_KEY, else
+// the token that follows from the cluster's key. Empty: none.
+Result<std::string> http_token() {
+  const char* const file = std::getenv("MC_HTTP_TOKEN_FILE");
+  if (file != nullptr && file[0] != '\0') {
+    std::ifstream stream(file);
+    std::string token;
+    if (!std::getline(stream, token) || token.empty()) {
+      return fail(MC_INVALID_ARGUMENT,
+                  "MC_HTTP_TOKEN_FILE: " + std::string(file) + " has no line with a token");
+    }
+    return token;
+  }
+  const char* const given = std::getenv("ADMIN_API_KEY");
+  if (given != nullptr && given[0] != '\0') return std::string(given);
+  const auto key = rpc::ClusterKey::find("");
+  if (!key) return fail(key.error());
+  return key->given() ? key->http_token() : std::string();
+}
 
 std::string base_of(const StoreUrl& url) {
   return (url.tls.enabled ? "https://" : "http://") + text_of(url.endpoints[0]) + url.path;
@@ -26,10 +50,13 @@ Result<HttpAnswer> HttpStore::call(std::string method, std::string_view key, std
                                    std::uint64_t deadline_ns) {
   // A write is not repeated, because a repeated write could overwrite another writer's later value.
   const bool repeatable = method == "GET";
-  const HttpRequest request{std::move(method),
-                            url_ + percent_encoded(key),
-                            std::string(body),
-                            {"Content-Type: application/octet-stream"}};
+  HttpRequest request{std::move(method),
+                      url_ + percent_encoded(key),
+                      std::string(body),
+                      {"Content-Type: application/octet-stream"}};
+  const auto token = http_token();
+  if (!token) return fail(token.error());
+  if (!token->empty()) request.headers.push_back("Authorization: Bearer " + *token);
   return until_deadline<HttpAnswer>(name_, repeatable, deadline_ns, [&](std::uint64_t attempt_ns) {
     return client_.call(request, kMaxBodyBytes, attempt_ns);
   });

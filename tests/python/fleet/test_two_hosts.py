@@ -3,6 +3,8 @@
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import pathlib
@@ -76,10 +78,10 @@ def hosts(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def running_master(host, port=PORT):
+def running_master(host, port=PORT, *more, **environment):
     call = "from mooncake import commands; commands.mooncake_master()"
-    ports = [f"--rpc_port={port}", f"--metrics_port={port + 1}", "--metrics_host=127.0.0.1"]
-    process = host.start(sys.executable, "-c", call, *ports)
+    ports = [f"--rpc_port={port}", f"--metrics_port={port + 1}"]
+    process = host.start(sys.executable, "-c", call, *ports, *more, **environment)
     try:
         until(lambda: process.poll() is not None or host.listens(port))
         assert process.poll() is None, process.communicate()
@@ -204,3 +206,38 @@ def test_another_key_is_refused_with_the_reason(hosts, master, tmp_path):
         refused = Store(hosts[1], master, 0, MC_CLUSTER_KEY_FILE=wrong)
         assert refused.code < 0 and reason in refused.close()
         assert time.monotonic() - began < WATCHDOG_S
+
+
+FETCH = """import sys, urllib.error, urllib.request
+for path, key in (("/health", ""), ("/get_all_keys", ""), ("/get_all_keys", sys.argv[2])):
+    request = urllib.request.Request(sys.argv[1] + path, headers={"X-API-Key": key})
+    try:
+        print(urllib.request.urlopen(request).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+def test_the_masters_http_port_takes_the_clusters_token_from_other_hosts(hosts):
+    here, there = hosts
+    port = PORT + 30
+    token = hmac.new(b"ab" * 32, b"mc http", hashlib.sha256).hexdigest()
+    with running_master(here, port, "--metrics_host=0.0.0.0"):
+        url = f"http://{here.address}:{port + 1}"
+        asked = there.start(sys.executable, "-c", FETCH, url, token)
+        assert asked.communicate(timeout=WATCHDOG_S)[0].split() == ["200", "401", "200"]
+
+
+def test_a_fleet_without_a_key_is_an_explicit_choice(hosts, key):
+    here, there = hosts
+    port = PORT + 40
+    without = {"MC_CLUSTER_KEY_FILE": ""}
+    open_to_all = {**without, "MC_AGENT_INSECURE": "true"}
+    with running_master(here, port, "--insecure", **without) as address:
+        refused = Store(there, address, 0, **without)
+        assert refused.code < 0 and "without a cluster key" in refused.close()
+        with (
+            store(here, address, MiB, **open_to_all) as a,
+            store(there, address, 0, **open_to_all) as b,
+        ):
+            assert a.put(key, b"v") == 0 and b.get(key) == b"v"

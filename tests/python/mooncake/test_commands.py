@@ -39,9 +39,9 @@ def wait_for(port, process):
         time.sleep(0.05)
 
 
-def fetch(url, method="GET", data=None):
+def fetch(url, method="GET", data=None, headers=None):
     try:
-        request = urllib.request.Request(url, method=method, data=data)
+        request = urllib.request.Request(url, method=method, data=data, headers=headers or {})
         with urllib.request.urlopen(request, timeout=WATCHDOG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
@@ -118,6 +118,8 @@ def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
         ("--enable_oplog", "enable_oplog"),
         ("--enable_offload", "enable_offload"),
         ("--rpc_port=many", "not a port"),
+        ("--rpc_address=192.0.2.1", "without a cluster key"),
+        ("--metrics_host=0.0.0.0", "set MC_HTTP_TOKEN_FILE"),
         ("file", "not a flag"),
     ],
 )
@@ -194,6 +196,56 @@ def test_the_transfer_bench_moves_bytes():
         target.send_signal(signal.SIGTERM)
         target.communicate(timeout=WATCHDOG_S)
     assert target.returncode == 0
+
+
+def test_a_token_closes_every_path_but_health(monkeypatch, tmp_path):
+    from mooncake.http_metadata_server import KVBootstrapServer
+
+    file = tmp_path / "token"
+    file.write_text("of-the-file\n")
+    monkeypatch.setenv("ADMIN_API_KEY", "of-the-environment")
+    for token in ("of-the-environment", "of-the-file"):
+        if token == "of-the-file":
+            monkeypatch.setenv("MC_HTTP_TOKEN_FILE", str(file))
+        server = KVBootstrapServer(0, "127.0.0.1")
+        server.run()
+        try:
+            url = f"http://127.0.0.1:{server.port}/metadata?key=a"
+            assert fetch(f"http://127.0.0.1:{server.port}/health")[0] == 200
+            for headers in ({}, {"X-API-Key": "other"}, {"Authorization": f"Basic {token}"}):
+                assert fetch(url, "PUT", b"1", headers)[0] == 401
+            assert fetch(url, "PUT", b"1", {"X-API-Key": token})[0] == 200
+            assert fetch(url, headers={"Authorization": f"Bearer {token}"}) == (200, "1")
+        finally:
+            server.close()
+
+
+def test_a_server_that_others_reach_needs_a_token(monkeypatch):
+    from mooncake.http_metadata_server import MetadataServer
+
+    for name in ("MC_HTTP_TOKEN_FILE", "ADMIN_API_KEY", "MC_CLUSTER_KEY_FILE", "MC_CLUSTER_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(OSError, match="set MC_HTTP_TOKEN_FILE"):
+        MetadataServer("0.0.0.0", 0)
+    monkeypatch.setenv("MC_CLUSTER_KEY", "ab" * 32)
+    with MetadataServer("0.0.0.0", 0) as server:
+        assert not server.access.allows("/metadata", {})
+        # HMAC-SHA256 of "mc http" with the key, as libmc/auth has it.
+        token = "bfa28922ca47c99062a570bf54ca81e4523cbf3e0a342df78e3b283806b968a9"
+        assert server.access.allows("/metadata", {"X-API-Key": token})
+
+
+def test_the_metadata_servers_memory_is_bounded(monkeypatch):
+    from mooncake import http_metadata_server as made
+
+    monkeypatch.setattr(made, "MAX_KEYS", 3)
+    monkeypatch.setattr(made, "MAX_BYTES", 100)
+    with made.MetadataServer("127.0.0.1", 0) as server:
+        assert server.store("a", b"1" * 60)
+        assert not server.store("b", b"1" * 60) and server.store("a", b"1" * 90)
+        assert server.forget("a") == b"1" * 90 and server.forget("a") is None
+        assert all(server.store(str(i), b"") for i in range(3))
+        assert not server.store("4", b"") and server.store("2", b"1" * 90)
 
 
 def test_the_metadata_server():

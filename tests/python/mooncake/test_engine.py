@@ -430,3 +430,21 @@ def test_names_in_a_store(way, redis_server):
     assert one.transfer_sync_read(*where) == 0
     assert (back == 4).all()
     del one, other  # they take their names back while the store is there
+
+
+def test_an_engine_sends_the_token_to_its_metadata_server(way, monkeypatch):
+    if way == "wheel":
+        pytest.skip("Mooncake's wheel sends no token")
+    from mooncake.engine import TransferEngine
+    from mooncake.http_metadata_server import KVBootstrapServer
+
+    monkeypatch.setenv("ADMIN_API_KEY", "secret")
+    server = KVBootstrapServer(0, "127.0.0.1")
+    server.run()
+    try:
+        url = f"http://127.0.0.1:{server.port}/metadata"
+        assert TransferEngine().initialize(f"127.0.0.1:{free_port()}", url, "tcp", "") == 0
+        monkeypatch.setenv("ADMIN_API_KEY", "other")
+        assert TransferEngine().initialize(f"127.0.0.1:{free_port()}", url, "tcp", "") == -1
+    finally:
+        server.close()

@@ -15,6 +15,8 @@ from typing import Any
 
 import mckv
 
+from mooncake._http_access import Access
+
 logger = logging.getLogger("mooncake")
 
 _MAX_KEYS = 100_000
@@ -38,6 +40,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urllib.parse.urlsplit(self.path)
+        if not self.server.access.allows(url.path, self.headers):
+            self._answer(401, f"{Access.REFUSAL}\n")
+            return
         query = {name: values[0] for name, values in urllib.parse.parse_qs(url.query).items()}
         try:
             with self.server.open_client() as client:
@@ -77,6 +82,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.close_connection = True
+        if not self.server.access.allows(self.path, self.headers):
+            self._answer(401, f"{Access.REFUSAL}\n")
+            return
         self._answer(501, "mc changes nothing over HTTP; use mcctl (rm, segment resize)\n")
 
 
@@ -110,8 +118,10 @@ class AdminServer(http.server.ThreadingHTTPServer):
         port: int,
         open_client: Callable[[], contextlib.AbstractContextManager[mckv.Client]],
         paths: frozenset[str] | None = None,
+        insecure: bool = False,
     ) -> None:
-        """paths: the paths to serve; None: all."""
+        """paths: the paths to serve; None: all. Raises OSError; see Access."""
+        self.access = Access(host, insecure)
         self.open_client = open_client
         self.paths = paths
         super().__init__((host, port), _Handler)
@@ -125,7 +135,7 @@ class ClientServer:
     def __init__(self, client: mckv.Client, port: int) -> None:
         """Raises OSError if the port is taken."""
         self._server = AdminServer(
-            "127.0.0.1", port, lambda: contextlib.nullcontext(client), self._PATHS
+            "127.0.0.1", port, lambda: contextlib.nullcontext(client), self._PATHS, insecure=True
         )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

@@ -17,6 +17,7 @@ rpc_port 0
 rpc_thread_num 0
 max_threads 4
 rpc_address 0.0.0.0
+insecure false
 rpc_interface
 rpc_conn_timeout_seconds 0
 rpc_enable_tcp_no_delay true
@@ -133,6 +134,7 @@ MEANINGFUL = {
     "port",
     "rpc_port",
     "rpc_address",
+    "insecure",
     "metrics_port",
     "metrics_host",
     "enable_http_metadata_server",

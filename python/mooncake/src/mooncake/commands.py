@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
-import os
 import re
 import signal
 import socket
@@ -25,6 +24,7 @@ from mooncake import _pool
 from mooncake._admin import AdminServer
 from mooncake._client_port import ClientPort
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
+from mooncake._http_access import default_host, has_cluster_key
 from mooncake._topology import local_topology
 from mooncake.http_metadata_server import MetadataServer
 from mooncake.store import MooncakeDistributedStore
@@ -78,7 +78,7 @@ def _own_address(values: dict[str, str]) -> str:
     """The address to listen on. Without a key, only processes of this host may connect."""
     if "rpc_address" in values:
         return values["rpc_address"]
-    if os.environ.get("MC_CLUSTER_KEY_FILE"):
+    if has_cluster_key() or _true(values, "insecure"):
         return MASTER_FLAGS["rpc_address"]
     _say(
         "listening on 127.0.0.1 for this host alone; for other hosts, create a key with "
@@ -150,8 +150,9 @@ def mooncake_master() -> None:
         mckv.program("mc-master"), f"--listen={host}:{rpc_port}", f"--advertise={advertised}",
         *_store_arguments(values, rpc_port),
     ]  # fmt: skip
-    if os.environ.get("MC_CLUSTER_KEY_FILE"):
-        command.append(f"--key-file={os.environ['MC_CLUSTER_KEY_FILE']}")
+    insecure = _true(values, "insecure")
+    if insecure:
+        command.append("--insecure=true")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -159,14 +160,16 @@ def mooncake_master() -> None:
         try:
             servers: list[Any] = [
                 AdminServer(
-                    values.get("metrics_host", "0.0.0.0"),
+                    values.get("metrics_host") or default_host(insecure),
                     admin_port,
                     _OwnCluster(advertised).open_client,
+                    insecure=insecure,
                 )
             ]
-            if _true(values, "enable_http_metadata_server"):
-                metadata_host = values.get("http_metadata_server_host", "0.0.0.0")
-                servers.append(MetadataServer(metadata_host, metadata_port))
+            wanted = "http_metadata_server_port" in values  # as KEP-74 starts the master
+            if wanted or _true(values, "enable_http_metadata_server"):
+                metadata_host = values.get("http_metadata_server_host") or default_host(insecure)
+                servers.append(MetadataServer(metadata_host, metadata_port, insecure))
         except OSError as error:
             sys.exit(f"mooncake_master: cannot listen: {error}")
         master = subprocess.Popen(command)

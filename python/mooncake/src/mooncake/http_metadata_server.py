@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mooncake's HTTP metadata server: GET, PUT and DELETE of /metadata?key=KEY, in memory.
 
-mc needs no such server; transfer engines of other processes may. The server listens on the given
-address, does not authenticate, and holds at most 65,536 keys of 1 MiB.
+mc needs no such server; transfer engines of other processes may. Beyond loopback the server takes
+requests with the token alone (_http_access.py). It holds at most 65,536 keys and 256 MiB.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import logging
 import threading
 import urllib.parse
 
+from mooncake._http_access import Access, default_host
+
 MAX_KEYS = 65536
 MAX_VALUE_BYTES = 1 << 20
+MAX_BYTES = 256 << 20  # of all keys and values
 
 logger = logging.getLogger("mooncake")
 
@@ -36,7 +39,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _key(self) -> str | None:
         url = urllib.parse.urlsplit(self.path)
-        if url.path == "/health":
+        if not self.server.access.allows(url.path, self.headers):
+            self.close_connection = True
+            self._answer(401, Access.REFUSAL.encode())
+        elif url.path == "/health":
             self._answer(200, b"OK")
         elif url.path != "/metadata":
             self._answer(404, b"not found")
@@ -63,22 +69,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self._answer(413, b"a length of at most 1 MiB is needed")
             return
-        value = self.rfile.read(int(length))
         if (key := self._key()) is None:
+            self.close_connection = True  # the body stays unread
             return
-        with self.server.lock:
-            if len(self.server.values) >= MAX_KEYS and key not in self.server.values:
-                self._answer(507, b"too many keys")
-                return
-            self.server.values[key] = value
-        self._answer(200, b"metadata updated")
+        value = self.rfile.read(int(length))
+        if self.server.store(key, value):
+            self._answer(200, b"metadata updated")
+        else:
+            self._answer(507, b"too many keys, or too many bytes together")
 
     def do_DELETE(self) -> None:
         if (key := self._key()) is None:
             return
-        with self.server.lock:
-            value = self.server.values.pop(key, None)
-        if value is None:
+        if self.server.forget(key) is None:
             self._answer(404, b"metadata not found")
         else:
             self._answer(200, b"metadata deleted")
@@ -88,16 +91,40 @@ class MetadataServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, insecure: bool = False) -> None:
+        """Raises OSError; see Access."""
+        self.access = Access(host, insecure)
         self.values: dict[str, bytes] = {}
         self.lock = threading.Lock()
+        self._bytes = 0
         super().__init__((host, port), _Handler)
+
+    def store(self, key: str, value: bytes) -> bool:
+        """False: there is no room."""
+        with self.lock:
+            old = self.values.get(key)
+            grown = len(value) - len(old) if old is not None else len(key) + len(value)
+            full = old is None and len(self.values) >= MAX_KEYS
+            if full or self._bytes + grown > MAX_BYTES:
+                return False
+            self.values[key] = value
+            self._bytes += grown
+            return True
+
+    def forget(self, key: str) -> bytes | None:
+        with self.lock:
+            value = self.values.pop(key, None)
+            if value is not None:
+                self._bytes -= len(key) + len(value)
+            return value
 
 
 class KVBootstrapServer:
     """The server in a thread of this process."""
 
-    def __init__(self, port: int, host: str = "0.0.0.0") -> None:
+    def __init__(self, port: int, host: str = "") -> None:
+        """host: of all networks if there is a token, else loopback. Raises OSError."""
+        host = host or default_host()
         self._server = MetadataServer(host, port)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -113,12 +140,16 @@ class KVBootstrapServer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="mooncake_http_metadata_server", description=__doc__)
-    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--host", default=default_host(), help="default: %(default)s")
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args()
     logging.basicConfig(level=options.log_level.upper())
-    with MetadataServer(options.host, options.port) as server:
+    try:
+        server = MetadataServer(options.host, options.port)
+    except OSError as error:
+        parser.exit(1, f"mooncake_http_metadata_server: cannot listen: {error}\n")
+    with server:
         logger.info("metadata on http://%s:%d/metadata", options.host, options.port)
         try:
             server.serve_forever()

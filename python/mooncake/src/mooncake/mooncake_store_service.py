@@ -7,7 +7,7 @@
 
 Errors are {"error", "code"}: 400 a bad request, 404 no such key, 413 more than 100 MiB, 503 no
 agent, 507 no space. The server listens on this host only, unless --host names another address;
-then ADMIN_API_KEY must be set. If ADMIN_API_KEY is set, clients must send it in X-API-Key.
+then clients must send the token (_http_access.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import asyncio
 import dataclasses
 import difflib
 import logging
-import os
 import sys
 from typing import Any
 
@@ -26,6 +25,7 @@ from mckv import _web
 from mckv._web import Refused
 
 from mooncake import _codes
+from mooncake._http_access import Access
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 
@@ -88,7 +88,6 @@ class MooncakeStoreService:
         ).overridden(cli_config or {})
         self.store: MooncakeDistributedStore | None = None
         self.port = 0
-        self._key = os.environ.get("ADMIN_API_KEY", "")
         self._server: Any = None
 
     async def start_store_service(
@@ -118,11 +117,11 @@ class MooncakeStoreService:
 
     async def start_http_service(self, port: int = 8080, host: str = "127.0.0.1") -> bool:
         """Raises ValueError for a host that other hosts reach without a key; OSError."""
-        if not self._key and not _web.is_loopback(host):
-            raise ValueError(
-                f"others reach {host}, and nobody would have to prove anything: set ADMIN_API_KEY"
-            )
-        self._server = _web.serving(self._application(), host, port)
+        try:
+            access = Access(host)
+        except OSError as error:
+            raise ValueError(str(error)) from None
+        self._server = _web.serving(self._application(access), host, port)
         self.port = await self._server.__aenter__()
         logger.info("mc: the store's REST interface is on http://%s:%d", host, self.port)
         return True
@@ -135,11 +134,11 @@ class MooncakeStoreService:
             await asyncio.to_thread(self.store.close)
             self.store = None
 
-    def _application(self) -> web.Application:
+    def _application(self, access: Access) -> web.Application:
         @web.middleware
         async def keyed(request: web.Request, handler: _web.Handler) -> web.StreamResponse:
-            if self._key and request.path != "/health":
-                _web.check_key(request, self._key)
+            if not access.allows(request.path, request.headers):
+                raise Refused(401, Access.REFUSAL)
             return await handler(request)
 
         app = web.Application(

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may use the HTTP servers of this package.
+
+A server with a token takes requests with the token alone, as a bearer token or in X-API-Key;
+/health is open. The token is the line in $MC_HTTP_TOKEN_FILE, else $ADMIN_API_KEY. A server that
+other hosts reach must have a token, and without these two has one that follows from the cluster's
+key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+
+from mckv import _web
+
+_MAX_TOKEN_BYTES = 4096
+_REMEDY = "set MC_HTTP_TOKEN_FILE or ADMIN_API_KEY, or the cluster's key with MC_CLUSTER_KEY_FILE"
+
+
+def _line(path: str) -> str:
+    """Raises OSError if the file cannot be read or has no text."""
+    with open(path, "rb") as file:
+        text = file.read(_MAX_TOKEN_BYTES).rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+    if not text:
+        raise OSError(f"{path} is empty")
+    return text
+
+
+def has_cluster_key() -> bool:
+    return bool(os.environ.get("MC_CLUSTER_KEY_FILE") or os.environ.get("MC_CLUSTER_KEY"))
+
+
+def _cluster_token() -> str:
+    path = os.environ.get("MC_CLUSTER_KEY_FILE")
+    key = _line(path) if path else os.environ["MC_CLUSTER_KEY"]
+    return hmac.new(key.encode("utf-8", "surrogateescape"), b"mc http", hashlib.sha256).hexdigest()
+
+
+def _own_token() -> str:
+    """Empty: none. Raises OSError for a file that cannot be read."""
+    path = os.environ.get("MC_HTTP_TOKEN_FILE")
+    return _line(path) if path else os.environ.get("ADMIN_API_KEY", "")
+
+
+class Access:
+    REFUSAL = "a bearer token, or X-API-Key, is missing or wrong"
+
+    def __init__(self, host: str, insecure: bool = False) -> None:
+        """insecure: serve everybody. Raises OSError for a host that needs a token without one."""
+        self._token = "" if insecure else _own_token()
+        if insecure or self._token or _web.is_loopback(host):
+            return
+        if not has_cluster_key():
+            raise OSError(f"other hosts reach {host}: {_REMEDY}")
+        self._token = _cluster_token()
+
+    def allows(self, path: str, headers: Mapping[str, str]) -> bool:
+        """Compares in constant time."""
+        if not self._token or path == "/health":
+            return True
+        given = headers.get("X-API-Key") or headers.get("Authorization", "").removeprefix("Bearer ")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+
+def default_host(insecure: bool = False) -> str:
+    """The address to listen on if the user names none: of all networks only with a token."""
+    return "0.0.0.0" if insecure or _own_token() or has_cluster_key() else "127.0.0.1"
