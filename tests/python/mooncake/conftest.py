@@ -21,7 +21,14 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 from differences import DIFFERENCES  # noqa: E402
-from machine import WATCHDOG_S, end_agents, free_port, run_master, until  # noqa: E402
+from machine import (  # noqa: E402
+    TIME_SCALE,
+    WATCHDOG_S,
+    end_agents,
+    free_port,
+    run_master,
+    until,
+)
 
 
 def pytest_addoption(parser):
@@ -88,6 +95,8 @@ def environment(place):
         if place == "embedded":
             patch.setenv("MC_AGENT", "embedded")
         patch.setenv("MC_RUNTIME_DIR", directory)
+        if place != "peer":
+            patch.setattr("mooncake._pool._PATIENCE_S", 5 * TIME_SCALE)
         yield place
         end_agents(directory)
 
