@@ -53,6 +53,7 @@ from mckv._errors import (
     TooLargeError,
     UnsupportedError,
     VersionMismatchError,
+    Visibility,
 )
 from mckv._native import Group, Reservation, SessionBuffer, View
 from mckv._programs import program
@@ -101,6 +102,7 @@ __all__ = [
     "UnsupportedError",
     "VersionMismatchError",
     "View",
+    "Visibility",
     "__version__",
     "program",
 ]
@@ -271,6 +273,22 @@ class Client(_native.Client):
         if silent:
             raise AgentUnavailableError(f"{silent} hosts have not answered; their keys are missing")
 
+    def holders(
+        self, keys: Iterable[str | bytes], *, namespace: str = "default"
+    ) -> list[list[str]]:
+        """For each key, the addresses of the agents that hold the object; [] for a miss.
+
+        UnsupportedError without a cluster; BusyError while no master leads.
+        """
+        nodes = {node["node"]: node["address"] for node in self.ask({"verb": "nodes"})["nodes"]}
+        names = [_escaped(key) for key in keys]
+        found: list[list[str]] = []
+        for first in range(0, len(names), _MAX_WHERE_KEYS):
+            some = names[first : first + _MAX_WHERE_KEYS]
+            answer = self.ask({"verb": "where", "namespace": namespace, "keys": some})
+            found += [[nodes[one] for one in held if one in nodes] for held in answer["holders"]]
+        return found
+
     def remove_matching(
         self,
         prefix: str | bytes = b"",
@@ -331,6 +349,8 @@ class Client(_native.Client):
         pin_ttl: float | None = None,
         upsert: bool = False,
         timeout: float | None = None,
+        replicas: int = 1,
+        visibility: int | None = None,
     ) -> None:
         """Stores a numpy array, torch tensor or other DLPack tensor with its dtype and shape.
 
@@ -350,6 +370,8 @@ class Client(_native.Client):
             pin_ttl=pin_ttl,
             upsert=upsert,
             timeout=timeout,
+            replicas=replicas,
+            visibility=visibility,
         )
 
     def put_sharded(
@@ -406,6 +428,7 @@ class Client(_native.Client):
             self.get_into(name, tensor, stored.header_bytes, stored.data_bytes)
 
 
+_MAX_WHERE_KEYS = 256  # of an agent's answer
 _WALK_S = 60.0  # a listing or a removal by pattern, if the caller gives no time
 
 

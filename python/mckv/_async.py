@@ -110,10 +110,21 @@ class AsyncClient:
         pin_ttl: float | None = None,
         upsert: bool = False,
         timeout: float | None = None,
+        replicas: int = 1,
+        visibility: int | None = None,
     ) -> None:
         """Client.put()."""
-        queue = self._live()
-        await self._wait(queue.put((key,), (value,), parent, pin, pin_ttl, upsert, timeout))
+        await self.put_batch(
+            (key,),
+            (value,),
+            parent=parent,
+            pin=pin,
+            pin_ttl=pin_ttl,
+            upsert=upsert,
+            timeout=timeout,
+            replicas=replicas,
+            visibility=visibility,
+        )
 
     async def put_batch(
         self,
@@ -125,10 +136,13 @@ class AsyncClient:
         pin_ttl: float | None = None,
         upsert: bool = False,
         timeout: float | None = None,
+        replicas: int = 1,
+        visibility: int | None = None,
     ) -> None:
         """Puts up to 1,024 objects at once. Raises the first failure; others may be stored."""
         queue = self._live()
-        await self._wait(queue.put(keys, values, parent, pin, pin_ttl, upsert, timeout))
+        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility)
+        await self._wait(queue.put(keys, values, *rules))
 
     async def get(self, key: str | bytes, default: Any = ...) -> Any:
         """Client.get(); default: the result of a miss, instead of NotFoundError."""

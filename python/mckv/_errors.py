@@ -49,6 +49,16 @@ class Pin(enum.IntEnum):
     HARD = 2
 
 
+class Visibility(enum.IntEnum):
+    """When a put returns: every host of the cluster, or every client of this host finds the object.
+
+    Without a master, CLUSTER is like LOCAL.
+    """
+
+    CLUSTER = 0
+    LOCAL = 1
+
+
 class _Raise:
     def __repr__(self) -> str:
         return "RAISE"

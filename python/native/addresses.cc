@@ -181,10 +181,11 @@ namespace {
 
 nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses, nb::handle sizes,
                        nb::handle parents, nb::handle pin, nb::handle pin_ttl, bool upsert,
-                       nb::handle timeout, const AddressRanges* ranges) {
+                       nb::handle timeout, std::uint32_t replicas, nb::handle visibility,
+                       const AddressRanges* ranges) {
   const CorePtr core = self.core();
   const Keys names(keys);
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout);
+  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility);
   const Pieces<mc_slice> pieces(names.size(), addresses, sizes);
   nb::object all_parents;
   if (!parents.is_none()) {
@@ -291,18 +292,15 @@ void bind_addresses(nb::class_<Client>& client) {
   client
       .def(
           "put_addresses", &put_addresses, nb::arg("keys"), nb::arg("addresses"), nb::arg("sizes"),
-          nb::kw_only(), nb::arg("parents") = nb::none(), nb::arg("pin") = nb::none(),
-          nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,
-          nb::arg("timeout") = nb::none(), nb::arg("ranges").none() = nb::none(),
+          nb::kw_only(), nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,
+          nb::arg("ranges").none() = nb::none(),
           nb::sig("def put_addresses(self, keys: collections.abc.Iterable[str | bytes], addresses: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], sizes: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], *, parents: "
-                  "collections.abc.Iterable[str | bytes | None] | None = "
-                  "None, pin: int | None = None, pin_ttl: float | None = None, upsert: bool = "
-                  "False, timeout: float | None = None, ranges: AddressRanges | None = None) "
-                  "-> list[int]"),
+                  "collections.abc.Iterable[str | bytes | None] | None = None, " MCKV_PUT_KEYWORDS
+                  ", ranges: AddressRanges | None = None) -> list[int]"),
           R"(put_batch() for plain addresses; the Status of each key.
 
 An object comes from one address, or from a list of them, one after the other (at most 1,024). The

@@ -68,10 +68,11 @@ bool wants_default(mc_status status, nb::handle fallback) {
 // ---- Put ----------------------------------------------------------------------------------------
 
 void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent, nb::handle pin,
-         nb::handle pin_ttl, bool upsert, nb::handle timeout) {
+         nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
+         nb::handle visibility) {
   const CorePtr core = self.core();
   const mc_slice name = key_of(key);
-  const PutRules rules(parent, pin, pin_ttl, upsert, timeout);
+  const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility);
   const Value bytes(value);
   if (bytes.slices().size() == 1) {
     const mc_slice whole = bytes.slices().front();
@@ -83,12 +84,13 @@ void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent
 }
 
 nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::handle parents,
-                   nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout) {
+                   nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
+                   std::uint32_t replicas, nb::handle visibility) {
   const CorePtr core = self.core();
   const Keys names(keys);
   const nb::object all_values = tuple_of(values);
   require_equal(names.size(), nb::len(all_values), "keys and values must be equally many");
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout);
+  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility);
   nb::object all_parents;
   if (!parents.is_none()) {
     all_parents = tuple_of(parents);
@@ -426,9 +428,6 @@ CorePtr Client::core() const {
 
 #define KEY "key: str | bytes"
 #define KEYS "keys: collections.abc.Iterable[str | bytes]"
-#define PUT_KEYWORDS                                                             \
-  "pin: int | None = None, pin_ttl: float | None = None, upsert: bool = False, " \
-  "timeout: float | None = None"
 
 void bind_client(nb::module_& module) {
   nb::object missing = nb::module_::import_("mckv._errors").attr("RAISE");
@@ -450,30 +449,28 @@ void bind_client(nb::module_& module) {
            "call raises ClosedError. Twice is fine.")
       .def_prop_ro("closed", &Client::closed)
       .def("put", &put, nb::arg("key"), nb::arg("value"), nb::kw_only(),
-           nb::arg("parent") = nb::none(), nb::arg("pin") = nb::none(),
-           nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,
-           nb::arg("timeout") = nb::none(),
+           nb::arg("parent") = nb::none(), MCKV_PUT_ARGS,
            nb::sig("def put(self, " KEY
-                   ", value: typing.Any, *, parent: str | bytes | None = None, " PUT_KEYWORDS
+                   ", value: typing.Any, *, parent: str | bytes | None = None, " MCKV_PUT_KEYWORDS
                    ") -> None"),
-           R"(Stores a copy of value under key, visible to every client of the host on return.
+           R"(Stores a copy of value under key, visible to every host of the cluster on return.
 
 key: 1 to 1,024 bytes (str counts in UTF-8). value: bytes, any object with the buffer protocol, a
 tensor in host memory, or a list or tuple of those, stored one after the other; 1 byte to 1 TiB.
 A key that exists is left as it is, unless upsert. parent: key of the prefix this object extends;
 it is never evicted before this one. pin: mckv.Pin; pin_ttl: seconds a soft pin lasts (an hour).
-timeout: seconds (default: the client's).
+timeout: seconds (default: the client's). In a cluster, replicas: 1 to 8 hosts hold the object; the
+others copy the object after the put. visibility: mckv.Visibility.
 Raises: NoSpaceError (nothing could be evicted in time), TooLargeError, InvalidArgumentError,
 DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)")
-      .def("put_batch", &put_batch, nb::arg("keys"), nb::arg("values"), nb::kw_only(),
-           nb::arg("parents") = nb::none(), nb::arg("pin") = nb::none(),
-           nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,
-           nb::arg("timeout") = nb::none(),
-           nb::sig(
-               "def put_batch(self, " KEYS ", values: collections.abc.Iterable[typing.Any], *, "
-               "parents: collections.abc.Iterable[str | bytes | None] | None = None, " PUT_KEYWORDS
-               ") -> list[int]"),
-           "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
+      .def(
+          "put_batch", &put_batch, nb::arg("keys"), nb::arg("values"), nb::kw_only(),
+          nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,
+          nb::sig(
+              "def put_batch(self, " KEYS ", values: collections.abc.Iterable[typing.Any], *, "
+              "parents: collections.abc.Iterable[str | bytes | None] | None = None, " MCKV_PUT_KEYWORDS
+              ") -> list[int]"),
+          "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
       .def("get", &get, nb::arg("key"), nb::arg("default").none() = missing,
            nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
            "The object's bytes, copied once. Without default: NotFoundError, CorruptError.")

@@ -146,17 +146,26 @@ HeldBytes::~HeldBytes() {
   if (held_) PyBuffer_Release(&buffer_);
 }
 
+namespace {
+
+// A value of an enumeration from 0 to highest, or 0 for None.
+long choice_of(nb::handle value, long highest, const char* error) {
+  if (value.is_none()) return 0;
+  const long number = PyLong_AsLong(value.ptr());
+  if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (number < 0 || number > highest) raise(MC_INVALID_ARGUMENT, error);
+  return number;
+}
+
+}  // namespace
+
 PutRules::PutRules(nb::handle parent, nb::handle pin, nb::handle pin_ttl, bool upsert,
-                   nb::handle timeout) {
+                   nb::handle timeout, std::uint32_t replicas, nb::handle visibility) {
   if (!parent.is_none()) options.parent = key_of(parent);
-  if (!pin.is_none()) {
-    const long value = PyLong_AsLong(pin.ptr());
-    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (value < MC_PIN_NONE || value > MC_PIN_HARD) {
-      raise(MC_INVALID_ARGUMENT, "pin is one of mckv.Pin");
-    }
-    options.pin = static_cast<mc_pin>(value);
-  }
+  options.pin = static_cast<mc_pin>(choice_of(pin, MC_PIN_HARD, "pin is one of mckv.Pin"));
+  options.visibility = static_cast<mc_visibility>(
+      choice_of(visibility, MC_VISIBLE_LOCAL, "visibility is one of mckv.Visibility"));
+  options.replicas = replicas;
   options.pin_ttl_ms = milliseconds(pin_ttl);
   options.upsert = upsert ? 1 : 0;
   options.timeout_ns = nanoseconds(timeout);

@@ -179,8 +179,9 @@ void Group::abort() {
 }
 
 void bind_writing(nb::module_& module) {
-  nb::class_<WritableSpan>(module, "WritableSpan", nb::type_slots(writable_span_slots),
-                           nb::is_final(), "A piece of a reservation; write it with memoryview().");
+  const nb::class_<WritableSpan> span(module, "WritableSpan", nb::type_slots(writable_span_slots),
+                                      nb::is_final(),
+                                      "A piece of a reservation; write it with memoryview().");
 
   nb::class_<Reservation>(module, "Reservation", nb::type_slots(reservation_slots),
                           R"(Room in the pool that the caller fills and then publishes.
@@ -208,16 +209,15 @@ Without commit() the room goes back when the object is gone.)")
       .def(
           "commit",
           [](Reservation& self, nb::handle key, nb::handle length, nb::handle parent,
-             nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout) {
-            self.commit(key, length, PutRules(parent, pin, pin_ttl, upsert, timeout));
+             nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
+             std::uint32_t replicas, nb::handle visibility) {
+            self.commit(key, length,
+                        PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility));
           },
           nb::arg("key"), nb::arg("length") = nb::none(), nb::kw_only(),
-          nb::arg("parent") = nb::none(), nb::arg("pin") = nb::none(),
-          nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,
-          nb::arg("timeout") = nb::none(),
+          nb::arg("parent") = nb::none(), MCKV_PUT_ARGS,
           nb::sig("def commit(self, key: str | bytes, length: int | None = None, *, parent: str | "
-                  "bytes | None = None, pin: int | None = None, pin_ttl: float | None = None, "
-                  "upsert: bool = False, timeout: float | None = None) -> None"),
+                  "bytes | None = None, " MCKV_PUT_KEYWORDS ") -> None"),
           R"(Publishes the first length bytes (default: all) under key.
 
 BufferError while memoryviews or arrays of it are left: published bytes must not change. Any other
@@ -259,16 +259,16 @@ At most 1,024 objects; one thread at a time.)")
       .def(
           "put",
           [](Group& self, nb::handle key, nb::handle value, nb::handle parent, nb::handle pin,
-             nb::handle pin_ttl, bool upsert, nb::handle timeout) {
-            self.put(key, value, PutRules(parent, pin, pin_ttl, upsert, timeout));
+             nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
+             nb::handle visibility) {
+            self.put(key, value,
+                     PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility));
           },
           nb::arg("key"), nb::arg("value"), nb::kw_only(), nb::arg("parent") = nb::none(),
-          nb::arg("pin") = nb::none(), nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,
-          nb::arg("timeout") = nb::none(),
+          MCKV_PUT_ARGS,
           nb::sig(
               "def put(self, key: str | bytes, value: typing.Any, *, parent: str | bytes | None "
-              "= None, pin: int | None = None, pin_ttl: float | None = None, upsert: bool = "
-              "False, timeout: float | None = None) -> None"),
+              "= None, " MCKV_PUT_KEYWORDS ") -> None"),
           "Writes the value now; it is visible after commit(). Arguments as Client.put().")
       .def("commit", &Group::commit, nb::arg("timeout") = nb::none(),
            nb::sig("def commit(self, timeout: float | None = None) -> None"),

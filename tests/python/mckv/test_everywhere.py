@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listings and removals by pattern over two hosts of a cluster, and on a host without a cluster."""
 
+import asyncio
 import signal
 
 import mckv
+import numpy as np
 import pytest
 from machine import WATCHDOG_S, until
 
@@ -78,3 +80,30 @@ def test_a_host_that_does_not_answer_is_counted(hosts_of_module, hosts, key):
     finally:
         there.send(signal.SIGCONT)
     until(lambda: len(list(hosts[0].keys(key))) == 2)
+
+
+def test_a_put_names_its_replicas_and_visibility(hosts, key):
+    here, there = hosts
+    rules = {"replicas": 2, "visibility": mckv.Visibility.LOCAL}
+    here.put(key("put"), b"v", **rules)
+    assert here.put_batch([key("batch")], [b"v"], **rules) == [mckv.Status.OK]
+    with here.group() as group:
+        group.put(key("group"), b"v", **rules)
+    room = here.reserve(1)
+    room.commit(key("commit"), **rules)
+    here.put_tensor(key("tensor"), np.zeros(4), **rules)
+
+    async def put():
+        async with mckv.AsyncClient(here) as client:
+            await client.put(key("async"), b"v", **rules)
+
+    asyncio.run(put())
+    names = [key(kind) for kind in ("put", "batch", "group", "commit", "tensor", "async")]
+    until(lambda: [len(one) for one in there.holders(names)] == [2] * len(names))
+    names = [key(f"%{i}") for i in range(300)]
+    here.put_batch(names, [b"v"] * 300)
+    own = {node["address"] for node in here.ask({"verb": "nodes"})["nodes"] if node["self"]}
+    assert there.holders([*names, key("none")]) == [list(own)] * 300 + [[]]
+    for wrong in ({"replicas": 9}, {"visibility": 2}, {"visibility": -1}):
+        with pytest.raises(mckv.InvalidArgumentError):
+            here.put(key("wrong"), b"v", **wrong)

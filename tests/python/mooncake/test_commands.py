@@ -88,6 +88,20 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
     assert master.said.count("--eviction_ratio means nothing here") == 1
 
 
+def test_mc_master_ends_with_a_killed_mooncake_master(runtime_dir):
+    rpc = free_port()
+    process = start("mooncake_master", f"--rpc_port={rpc}", f"--metrics_port={free_port()}")
+    wait_for(rpc, process)
+    process.kill()
+    process.communicate(timeout=WATCHDOG_S)
+
+    def refuses():
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", rpc)) != 0
+
+    until(refuses)
+
+
 def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
     """The second master stands by; stores name the masters' store."""
     ports = [free_port(), free_port()]

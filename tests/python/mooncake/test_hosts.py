@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores on two hosts of a cluster: removals by pattern reach the other host."""
+"""Stores on two hosts of a cluster: removals by pattern, and replicas."""
 
 import mooncake.store
 import pytest
+from machine import until
 
 pytestmark = pytest.mark.ours_only
 
@@ -30,3 +31,16 @@ def test_removals_reach_the_other_host(two_stores, key):
     assert here.remove_by_regex("a(?!b)") == -600
     assert there.remove_all() == 16
     assert here.batch_is_exist(names) == [0] * 20
+
+
+def test_replicas_lie_on_both_hosts(two_stores, key):
+    here, there = two_stores
+    config = mooncake.store.ReplicateConfig()
+    config.replica_num = 3  # more than hosts: as many as there are
+    assert here.put(key, b"v", config) == 0
+    until(lambda: len(there.get_replica_desc(key)) == 2)
+    found = there.batch_get_replica_desc([key, key("none")])
+    places = [one.get_memory_descriptor().buffer_descriptor for one in found.pop(key)]
+    assert [one.size for one in places] == [1, 1] and not found
+    assert len({one.transport_endpoint for one in places}) == 2
+    assert there.remove(key) == 0 and here.is_exist(key) == 0

@@ -25,6 +25,7 @@ logger = logging.getLogger("mooncake")
 
 _DEFAULT_SOFT_PIN_S = 1800.0
 _MAX_SOFT_PIN_MS = 86_400_000
+_MAX_REPLICAS = 8  # of mc.h
 DEFAULT = ReplicateConfig()  # the config of every put without a config; private
 _warned: set[str] = set()
 
@@ -79,18 +80,17 @@ class StoreBase:
         soft = config.soft_pin_action == SoftPinAction.ENABLE
         if ttl is not None and (not soft or ttl > _MAX_SOFT_PIN_MS):
             return _codes.INVALID_PARAMS
+        rules: dict[str, Any] = {}
         if config.replica_num > 1:
-            warn_once("replica_num: one host keeps one replica")
+            rules["replicas"] = min(config.replica_num, _MAX_REPLICAS)
         if groups is not None:
             warn_once("group_ids: accepted as a hint; objects are evicted one by one")
         if config.with_hard_pin:
-            return {"pin": mckv.Pin.HARD}
-        if soft and ttl != 0:
-            return {
-                "pin": mckv.Pin.SOFT,
-                "pin_ttl": _DEFAULT_SOFT_PIN_S if ttl is None else ttl / 1e3,
-            }
-        return {}
+            rules["pin"] = mckv.Pin.HARD
+        elif soft and ttl != 0:
+            rules["pin"] = mckv.Pin.SOFT
+            rules["pin_ttl"] = _DEFAULT_SOFT_PIN_S if ttl is None else ttl / 1e3
+        return rules
 
     def _put(self, key: Any, parts: Any, config: ReplicateConfig, upsert: bool) -> int:
         key_of(key)

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Mapping
+from email.message import Message
 
 from mckv import _web
 
@@ -57,7 +58,7 @@ class Access:
             raise OSError(f"other hosts reach {host}: {_REMEDY}")
         self._token = _cluster_token()
 
-    def allows(self, path: str, headers: Mapping[str, str]) -> bool:
+    def allows(self, path: str, headers: Mapping[str, str] | Message) -> bool:
         """Compares in constant time."""
         if not self._token or path == "/health":
             return True

@@ -8,6 +8,7 @@ mooncake_client    adds --global_segment_size to the cluster, and serves setup_d
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import difflib
 import logging
 import re
@@ -28,6 +29,8 @@ from mooncake._http_access import default_host, has_cluster_key
 from mooncake._topology import local_topology
 from mooncake.http_metadata_server import MetadataServer
 from mooncake.store import MooncakeDistributedStore
+
+_PR_SET_PDEATHSIG = 1
 
 
 def _say(text: str) -> None:
@@ -117,6 +120,11 @@ def _store_arguments(values: dict[str, str], port: int) -> list[str]:
     return [f"--store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
 
 
+def _end_with_parent() -> None:
+    """Of a child process: gets SIGTERM if this process dies, also by SIGKILL."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class _OwnCluster:
     """Clients of this host's agent in the cluster of a master, for the HTTP server."""
 
@@ -172,7 +180,7 @@ def mooncake_master() -> None:
                 servers.append(MetadataServer(metadata_host, metadata_port, insecure))
         except OSError as error:
             sys.exit(f"mooncake_master: cannot listen: {error}")
-        master = subprocess.Popen(command)
+        master = subprocess.Popen(command, preexec_fn=_end_with_parent)
         stack.callback(master.wait)
         stack.callback(master.terminate)
         for server in servers:

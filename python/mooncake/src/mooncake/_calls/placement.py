@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement of replicas and calls that move replicas; the store uses one host."""
+"""Replicas: their places, and calls that move replicas."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ class PlacementCalls(ByteCalls):
     """Mixed into MooncakeDistributedStore."""
 
     def get_replica_desc(self, key: str) -> list[ReplicaDescriptor]:
-        """This host's replica; the result omits replicas of other hosts."""
+        """The replicas of all hosts; the endpoint is the address of a host's agent."""
         key_of(key)
-        try:
-            found = None if bad_key(key) else self._client.stat_batch((key,))[0]
-        except mckv.McError:
-            return []
-        if found is None or found.extent_count == 0:
-            return []
-        return [ReplicaDescriptor(found.length, self._hostname)]
+        return self.batch_get_replica_desc([key]).get(key, [])
 
     def batch_get_replica_desc(self, keys: list[str]) -> dict[str, list[ReplicaDescriptor]]:
-        """Results only for keys with a replica on this host."""
-        found = {key: self.get_replica_desc(key) for key in keys_of(keys)}
-        return {key: replicas for key, replicas in found.items() if replicas}
+        """Results only for keys with a replica."""
+        names = [key for key in keys_of(keys) if not bad_key(key)]
+        try:
+            stats = self._client.stat_batch(names)
+            holders = self._client.holders(names, namespace=self._tenant())
+        except mckv.UnsupportedError:  # no cluster
+            holders = [[self._hostname]] * len(names)
+        except mckv.McError as error:
+            logger.error("mc: the replicas are not known: %s", error)
+            return {}
+        return {
+            key: [ReplicaDescriptor(stat.length, one) for one in held or [self._hostname]]
+            for key, stat, held in zip(names, stats, holders, strict=True)
+            if stat is not None
+        }
 
     def batch_replica_clear(self, keys: list[str], segment_name: str = "") -> list[str]:
         """The keys whose replica was dropped; segment_name must be this host's segment."""
