@@ -12,7 +12,7 @@
 namespace mc::agent {
 namespace {
 
-constexpr std::uint64_t kPutter = 7;
+constexpr std::uint64_t kPuttingSession = 7;
 
 class LimboTest : public ::testing::Test {
  protected:
@@ -33,8 +33,8 @@ class LimboTest : public ::testing::Test {
     PutOrder order;
     order.key = key;
     order.length = 100;
-    ASSERT_EQ(store_->reserve(kPutter, 100, true, order.entry), ObjectStore::Reserve::kOk);
-    ASSERT_EQ(store_->publish(kPutter, order), ObjectStore::Put::kStored);
+    ASSERT_EQ(store_->reserve(kPuttingSession, 100, true, order.entry), ObjectStore::Reserve::kOk);
+    ASSERT_EQ(store_->publish(kPuttingSession, order), ObjectStore::Put::kStored);
     store_->catch_up();
   }
   // A reader holds a view, and the object is removed.
