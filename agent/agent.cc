@@ -232,7 +232,7 @@ void Agent::end_if_idle(std::uint64_t now) {
   if (options_.end_idle_seconds == 0) return;
   const bool in_use = !sessions_->all().empty() || namespaces_->any_contribution();
   if (in_use || last_use_ns_ == 0) last_use_ns_ = now;
-  if (now - last_use_ns_ < options_.end_idle_seconds * 1000 * kMs) return;
+  if (now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;
   spdlog::info("event=idle seconds={} effect=\"the agent ends\"", options_.end_idle_seconds);
   stop();
 }

@@ -352,6 +352,9 @@ Json::Value Admin::contribute(const Json::Value& request, const PeerCredentials&
   if (session == nullptr || session->pid != peer.pid || session->uid != peer.uid) {
     return failure(MC_SESSION_LOST, "this process has no such session; open a new client");
   }
+  if (!request["bytes"].isUInt64() || !request["buffer_bytes"].isUInt64()) {
+    return failure(MC_INVALID_ARGUMENT, "bytes and buffer_bytes must be whole numbers, 0 or more");
+  }
   const Contributions::Part part{number(request, "bytes"), number(request, "buffer_bytes")};
   Tenant& tenant = *session->tenant;
   const std::uint64_t most = tenant.store->pool().max_bytes();
@@ -362,6 +365,7 @@ Json::Value Admin::contribute(const Json::Value& request, const PeerCredentials&
   if (wanted > tenant.store->pool().target_bytes()) {
     if (Status status = may_have(tenant, wanted); !status.ok()) return failure(status);
   }
+  session->unused = false;  // the memory stays if the process dies
   session->header()->contributed_bytes.store_relaxed(part.bytes);
   session->header()->contributed_buffer_bytes.store_relaxed(part.buffer_bytes);
   tenant.contributions = with;

@@ -12,8 +12,11 @@ void Contributions::add(const Held& held) {
 }
 
 void Contributions::set(std::uint64_t session, const Part& part) {
+  const auto old = std::find_if(parts_.begin(), parts_.end(),
+                                [&](const Held& held) { return held.session == session; });
+  const std::uint64_t before = old != parts_.end() ? old->part.bytes : 0;
+  std::uint64_t wanted = part.bytes - std::min(part.bytes, before);
   end(session, 0);
-  std::uint64_t wanted = part.bytes;
   for (Held& held : parts_) {
     if (held.session != 0) continue;
     const std::uint64_t taken = std::min(wanted, held.part.bytes);

@@ -6,7 +6,7 @@
 //   the objects.
 // Threads: the agent's loop.
 // Owns: the list of contributions.
-// Trusts: its caller, who has checked the sizes.
+// Trusts: the caller has checked the sizes.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class Contributions {
   };
   static constexpr std::uint64_t kNever = UINT64_MAX;
 
-  // Replaces the session's part. The part first takes over memory that stays for ended processes,
+  // Replaces the session's part. Growth first takes over memory that stays for ended processes,
   // because a restarted engine contributes the same memory again.
   void set(std::uint64_t session, const Part& part);
-  // The session has ended. Its part stays until then; 0: the part ends now.
+  // The session has ended. The session's part stays until then; 0: the part ends now.
   void end(std::uint64_t session, std::uint64_t until_ns);
   // Bytes that an earlier agent held for processes that have ended.
   void keep(std::uint64_t bytes, std::uint64_t until_ns) { add({0, {bytes, 0}, until_ns}); }

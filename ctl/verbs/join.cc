@@ -29,6 +29,7 @@
 namespace mc::ctl {
 namespace {
 
+// Between two looks: no event tells of another process's lock, or of a new agent's socket.
 constexpr auto kLook = std::chrono::milliseconds(10);
 constexpr std::uintmax_t kMostLogBytes = 1 << 20;
 
@@ -62,7 +63,7 @@ std::string runtime_dir(const JoinOptions& options) {
   return "/dev/shm/mc-" + std::to_string(::geteuid());
 }
 
-// The address of this host on the way to the master or the store: peers of the same network reach it.
+// This host's address on the way to the master or the store, for peers of the same network.
 Result<std::string> own_address(std::string master) {
   if (const std::size_t scheme = master.find("://"); scheme != std::string::npos) {
     master = master.substr(scheme + 3);
@@ -107,7 +108,7 @@ Result<metadata::MasterFacts> facts_of(const JoinOptions& options, std::uint64_t
   return metadata::ask_master(std::move(dialing), deadline_ns);
 }
 
-// Processes that join at the same time start one agent.
+// Processes that join at the same time start a single agent.
 Result<Fd> lock_directory(const std::string& directory, std::uint64_t deadline_ns) {
   std::error_code error;  // the next mkdir reports the cause
   const std::filesystem::path parent = std::filesystem::path(directory).parent_path();

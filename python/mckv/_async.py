@@ -114,17 +114,8 @@ class AsyncClient:
         visibility: int | None = None,
     ) -> None:
         """Client.put()."""
-        await self.put_batch(
-            (key,),
-            (value,),
-            parent=parent,
-            pin=pin,
-            pin_ttl=pin_ttl,
-            upsert=upsert,
-            timeout=timeout,
-            replicas=replicas,
-            visibility=visibility,
-        )
+        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility)
+        await self._wait(self._live().put((key,), (value,), *rules))
 
     async def put_batch(
         self,
@@ -140,9 +131,8 @@ class AsyncClient:
         visibility: int | None = None,
     ) -> None:
         """Puts up to 1,024 objects at once. Raises the first failure; others may be stored."""
-        queue = self._live()
         rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility)
-        await self._wait(queue.put(keys, values, *rules))
+        await self._wait(self._live().put(keys, values, *rules))
 
     async def get(self, key: str | bytes, default: Any = ...) -> Any:
         """Client.get(); default: the result of a miss, instead of NotFoundError."""

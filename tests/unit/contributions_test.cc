@@ -66,6 +66,18 @@ TEST(Contributions, ARestartedProcessTakesOverTheMemoryOfTheLostOne) {
   EXPECT_EQ(of.bytes(), 150u);
 }
 
+TEST(Contributions, OnlyGrowthTakesOverMemoryOfALostProcess) {
+  Contributions of;
+  of.set(1, {100, 0});
+  of.set(2, {50, 0});
+  of.end(2, kEnd);
+  of.set(1, {100, 0});
+  of.set(1, {60, 0});
+  EXPECT_EQ(of.bytes(), 110u);
+  of.set(1, {80, 0});
+  EXPECT_EQ(of.bytes(), 110u) << "20 of the 50 bytes";
+}
+
 TEST(Contributions, BytesOfAnEarlierAgentAreMemoryOfALostProcess) {
   Contributions of;
   of.keep(100, kEnd);

@@ -14,6 +14,7 @@ namespace mc::metadata {
 
 namespace {
 
+// Between two tries: no event tells that a master listens, or leads.
 constexpr std::uint64_t kNoMasterYetNs = 50 * kMs;
 
 class NoRequests final : public rpc::LinkHandler {

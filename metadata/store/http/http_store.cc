@@ -22,7 +22,9 @@ Result<std::string> http_token() {
   if (file != nullptr && file[0] != '\0') {
     std::ifstream stream(file);
     std::string token;
-    if (!std::getline(stream, token) || token.empty()) {
+    std::getline(stream, token);
+    while (!token.empty() && token.back() == '\r') token.pop_back();
+    if (token.empty()) {
       return fail(MC_INVALID_ARGUMENT,
                   "MC_HTTP_TOKEN_FILE: " + std::string(file) + " has no line with a token");
     }
@@ -44,6 +46,7 @@ std::string base_of(const StoreUrl& url) {
 HttpStore::HttpStore(const StoreUrl& url, std::string_view cluster_id)
     : name_("metadata server " + base_of(url)),
       url_(base_of(url) + "?key=" + percent_encoded(cluster_prefix(cluster_id))),
+      token_(http_token()),
       client_(url.tls) {}
 
 Result<HttpAnswer> HttpStore::call(std::string method, std::string_view key, std::string_view body,
@@ -54,9 +57,8 @@ Result<HttpAnswer> HttpStore::call(std::string method, std::string_view key, std
                       url_ + percent_encoded(key),
                       std::string(body),
                       {"Content-Type: application/octet-stream"}};
-  const auto token = http_token();
-  if (!token) return fail(token.error());
-  if (!token->empty()) request.headers.push_back("Authorization: Bearer " + *token);
+  if (!token_) return fail(token_.error());
+  if (!token_->empty()) request.headers.push_back("Authorization: Bearer " + *token_);
   return until_deadline<HttpAnswer>(name_, repeatable, deadline_ns, [&](std::uint64_t attempt_ns) {
     return client_.call(request, kMaxBodyBytes, attempt_ns);
   });

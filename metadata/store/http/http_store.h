@@ -40,7 +40,8 @@ class HttpStore final : public ClusterStore {
   Status lacks(std::string_view what) const;
 
   const std::string name_;
-  const std::string url_;  // up to the key
+  const std::string url_;            // up to the key
+  const Result<std::string> token_;  // of the server; empty: none
   HttpClient client_;
 };
 

@@ -58,6 +58,8 @@ def test_processes_that_join_at_once_share_one_agent(master, runtime_dir):
     assert {told["cluster"] for _, told, _ in answers} == {"team-a"}
     assert {told["socket"] for _, told, _ in answers} == {str(runtime_dir / "team-a/agent.sock")}
     assert len([told for _, told, _ in answers if told["started"]]) == 1
+    page = f"MC_AGENT=$({mckv.program('mcctl')} join {master}) {mckv.program('mcctl')} status"
+    subprocess.run(["sh", "-c", page], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_agent_of_an_operator_is_used(master, make_agent, monkeypatch, runtime_dir):
@@ -106,7 +108,10 @@ def test_a_contribution_without_room_changes_nothing(master, runtime_dir):
         for size in (1 << 50, 1 << 63):
             with pytest.raises(mckv.InvalidArgumentError, match="max_bytes"):
                 contribute(client, size)
-        assert pool(client)["pool_bytes"] == 80 * MiB
+        for size in (-1, 1.5, "1MiB", None):
+            with pytest.raises(mckv.InvalidArgumentError, match="whole numbers"):
+                contribute(client, size)
+        assert pool(client)["contributed_bytes"] == 80 * MiB
         order = {"verb": "contribute", "session": 1 << 40, "bytes": MiB, "buffer_bytes": 0}
         with pytest.raises(mckv.SessionLostError, match="no such session"):
             client.ask(order)
@@ -128,15 +133,16 @@ client = mckv.Client(sys.argv[1])
 session = client.info()["session_id"]
 order = {"verb": "contribute", "session": session, "bytes": 80 << 20, "buffer_bytes": 0}
 client.ask(order)
-client.put("k", b"v")
+if "put" in sys.argv:
+    client.put("k", b"v")
 print("ready", flush=True)
 sys.stdin.read()
 """
 
 
-def contributor(socket):
+def contributor(socket, *more):
     process = subprocess.Popen(
-        [sys.executable, "-c", CONTRIBUTOR, socket],
+        [sys.executable, "-c", CONTRIBUTOR, socket, *more],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
@@ -146,7 +152,7 @@ def contributor(socket):
 def test_the_memory_of_a_killed_process_stays_for_its_successor(master, runtime_dir):
     socket = join(master)
     with mckv.Client(socket) as client:
-        process = contributor(socket)
+        process = contributor(socket, "put")
         process.kill()
         process.communicate()
         until(lambda: len(client.ask({"verb": "status"})["sessions"]) == 1)
@@ -155,6 +161,16 @@ def test_the_memory_of_a_killed_process_stays_for_its_successor(master, runtime_
         assert contribute(client, 80 * MiB)["contributed_bytes"] == 80 * MiB
         until(lambda: pool(client)["pool_bytes"] == 80 * MiB)
         contribute(client, 0)
+
+
+def test_the_memory_of_a_killed_process_without_a_call_stays_too(master, runtime_dir):
+    socket = join(master)
+    with mckv.Client(socket) as client:
+        process = contributor(socket)
+        process.kill()
+        process.communicate()
+        until(lambda: len(client.ask({"verb": "status"})["sessions"]) == 1)
+        assert pool(client)["contributed_bytes"] == 80 * MiB
 
 
 def test_the_memory_of_a_killed_process_ends_after_keep_seconds(master, runtime_dir, monkeypatch):
@@ -170,7 +186,7 @@ def test_the_memory_of_a_killed_process_ends_after_keep_seconds(master, runtime_
 
 def test_contributions_outlive_the_agent(master, runtime_dir):
     socket = join(master)
-    process = contributor(socket)
+    process = contributor(socket, "put")
     with mckv.Client(socket) as client:
         contribute(client, 16 * MiB)
         os.kill(client.ask({"verb": "status"})["pid"], signal.SIGKILL)

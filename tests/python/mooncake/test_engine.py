@@ -432,7 +432,7 @@ def test_names_in_a_store(way, redis_server):
     del one, other  # they take their names back while the store is there
 
 
-def test_an_engine_sends_the_token_to_its_metadata_server(way, monkeypatch):
+def test_an_engine_sends_the_token_to_its_metadata_server(way, monkeypatch, tmp_path):
     if way == "wheel":
         pytest.skip("Mooncake's wheel sends no token")
     from mooncake.engine import TransferEngine
@@ -444,7 +444,12 @@ def test_an_engine_sends_the_token_to_its_metadata_server(way, monkeypatch):
     try:
         url = f"http://127.0.0.1:{server.port}/metadata"
         assert TransferEngine().initialize(f"127.0.0.1:{free_port()}", url, "tcp", "") == 0
+        token = tmp_path / "token"
+        token.write_text("secret\r\nanother line\n")
         monkeypatch.setenv("ADMIN_API_KEY", "other")
+        monkeypatch.setenv("MC_HTTP_TOKEN_FILE", str(token))
+        assert TransferEngine().initialize(f"127.0.0.1:{free_port()}", url, "tcp", "") == 0
+        monkeypatch.delenv("MC_HTTP_TOKEN_FILE")
         assert TransferEngine().initialize(f"127.0.0.1:{free_port()}", url, "tcp", "") == -1
     finally:
         server.close()

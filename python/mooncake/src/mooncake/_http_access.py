@@ -17,14 +17,14 @@ from email.message import Message
 
 from mckv import _web
 
-_MAX_TOKEN_BYTES = 4096
+_MAX_BYTES = 4096  # of a token or a key
 _REMEDY = "set MC_HTTP_TOKEN_FILE or ADMIN_API_KEY, or the cluster's key with MC_CLUSTER_KEY_FILE"
 
 
-def _line(path: str) -> str:
-    """Raises OSError if the file cannot be read or has no text."""
+def _text(path: str) -> bytes:
+    """The file without newlines at the end. Raises OSError if there is no text."""
     with open(path, "rb") as file:
-        text = file.read(_MAX_TOKEN_BYTES).rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+        text = file.read(_MAX_BYTES).rstrip(b"\r\n")
     if not text:
         raise OSError(f"{path} is empty")
     return text
@@ -34,16 +34,18 @@ def has_cluster_key() -> bool:
     return bool(os.environ.get("MC_CLUSTER_KEY_FILE") or os.environ.get("MC_CLUSTER_KEY"))
 
 
-def _cluster_token() -> str:
+def _cluster_token() -> bytes:
     path = os.environ.get("MC_CLUSTER_KEY_FILE")
-    key = _line(path) if path else os.environ["MC_CLUSTER_KEY"]
-    return hmac.new(key.encode("utf-8", "surrogateescape"), b"mc http", hashlib.sha256).hexdigest()
+    key = _text(path) if path else os.fsencode(os.environ["MC_CLUSTER_KEY"])
+    return hmac.new(key, b"mc http", hashlib.sha256).hexdigest().encode()
 
 
-def _own_token() -> str:
+def _own_token() -> bytes:
     """Empty: none. Raises OSError for a file that cannot be read."""
     path = os.environ.get("MC_HTTP_TOKEN_FILE")
-    return _line(path) if path else os.environ.get("ADMIN_API_KEY", "")
+    if path:
+        return _text(path).splitlines()[0]
+    return os.fsencode(os.environ.get("ADMIN_API_KEY", ""))
 
 
 class Access:
@@ -51,7 +53,7 @@ class Access:
 
     def __init__(self, host: str, insecure: bool = False) -> None:
         """insecure: serve everybody. Raises OSError for a host that needs a token without one."""
-        self._token = "" if insecure else _own_token()
+        self._token = b"" if insecure else _own_token()
         if insecure or self._token or _web.is_loopback(host):
             return
         if not has_cluster_key():
@@ -63,7 +65,7 @@ class Access:
         if not self._token or path == "/health":
             return True
         given = headers.get("X-API-Key") or headers.get("Authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
 
 
 def default_host(insecure: bool = False) -> str:
