@@ -294,7 +294,7 @@ TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
 TEST(ClusterKeyFile, AFileThatOthersMayReadIsRefused) {
   const TempDirectory directory;
   const std::string path = directory.file("key", std::string(64, 'a') + "\n");
-  for (const mode_t mode : {0604, 0602, 0660}) {
+  for (const mode_t mode : {mode_t{0604}, mode_t{0602}, mode_t{0660}}) {
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
     EXPECT_EQ(ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
   }
