@@ -85,7 +85,7 @@ void ClusterNode::stop() {
 // ---- Namespaces ---------------------------------------------------------------------------------
 
 std::uint64_t ClusterNode::hash_seed(std::string_view name_space) const {
-  return hasher_.hash(name_space, "seed of the index").hi;
+  return hasher_.index_seed(name_space);
 }
 
 Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) {

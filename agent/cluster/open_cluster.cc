@@ -239,12 +239,11 @@ Result<std::unique_ptr<Cluster>> open_cluster(const Options& options, std::uint6
   identity.incarnation = incarnation;
   identity.place.host = host_id();
   identity.place.zone = options.zone.empty() ? 0 : hash_of(options.zone);
-  identity.secret = "mc cluster " + options.cluster_id;
   identity.stripes.above_bytes = options.stripe_bytes;
   identity.stripes.grace_ns = options.stripe_grace_seconds * 1'000'000'000ull;
   const auto key = rpc::ClusterKey::find(options.cluster_key_file);
   if (!key) return fail(key.error());
-  if (key->given()) identity.secret = key->secret();
+  identity.secret = metadata::key_hash_secret(options.cluster_id, key->secret());
   auto cluster = std::make_unique<NetworkCluster>(identity);
   if (Status status = cluster->open(options, capacity_bytes); !status.ok()) return fail(status);
   return std::unique_ptr<Cluster>(std::move(cluster));

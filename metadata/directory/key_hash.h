@@ -20,10 +20,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "libmc/base/hash.h"
 
 namespace mc::metadata {
 
@@ -44,8 +44,14 @@ inline std::uint32_t partition_of(KeyHash hash, std::uint32_t partitions) {
   return static_cast<std::uint32_t>((static_cast<unsigned __int128>(hash.hi) * partitions) >> 64);
 }
 
+// The secret of a cluster's key hashes. key: the cluster's key; empty: the cluster has none.
+inline std::string key_hash_secret(std::string_view cluster_id, std::string_view key) {
+  return key.empty() ? "mc cluster " + std::string(cluster_id) : std::string(key);
+}
+
 class KeyHasher {
  public:
+  // cluster_secret: from key_hash_secret().
   explicit KeyHasher(std::string_view cluster_secret) {
     XXH3_generateSecret(secret_.data(), secret_.size(), cluster_secret.data(),
                         cluster_secret.size());
@@ -59,6 +65,16 @@ class KeyHasher {
     const XXH128_hash_t inner =
         XXH3_128bits_withSecret(key.data(), key.size(), secret_.data(), secret_.size());
     return mix({inner.high64, inner.low64}, tenant);
+  }
+  // The seed of the namespace's indexes, equal at all agents of the cluster.
+  [[nodiscard]] std::uint64_t index_seed(std::string_view namespace_name) const {
+    return hash(namespace_name, "seed of the index").hi;
+  }
+  // The key's name in the directory. lo is the key's hash in the indexes, so that an agent finds the
+  // object of a name.
+  [[nodiscard]] KeyHash name(std::string_view namespace_name, std::string_view key) const {
+    return {hash(namespace_name, key).hi,
+            hash_key(key.data(), key.size(), index_seed(namespace_name))};
   }
 
  private:

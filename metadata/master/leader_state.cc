@@ -327,16 +327,20 @@ void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
     done(false);
     return;
   }
+  ++outside_.counters->copies;
   std::string body;
   wire::encode(wire::Copy{job.hash, job.version, job.bytes, job.source, source->descriptor.address,
                           job.parts, job.part},
                body);
-  link->call(
-      static_cast<std::uint8_t>(wire::Method::kCopy), std::move(body), now_ns_ + kCopyTimeoutNs,
-      epoch_,
-      [weak = std::weak_ptr(alive_), done = std::move(done)](const Result<rpc::Answer>& answer) {
-        if (weak.lock() != nullptr) done(answer.has_value() && answer->status == 0);
-      });
+  link->call(static_cast<std::uint8_t>(wire::Method::kCopy), std::move(body),
+             now_ns_ + kCopyTimeoutNs, epoch_,
+             [this, weak = std::weak_ptr(alive_),
+              done = std::move(done)](const Result<rpc::Answer>& answer) {
+               if (weak.lock() == nullptr) return;
+               const bool ok = answer.has_value() && answer->status == 0;
+               outside_.counters->failed_copies += ok ? 0 : 1;
+               done(ok);
+             });
 }
 
 // A busy agent gets the order again. If a link is lost, the report that follows finds the
@@ -427,10 +431,13 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
   };
   switch (static_cast<Method>(request.method)) {
     case Method::kJoin:
+      ++outside_.counters->joins;
       return run(Descriptor{}, &LeaderState::join);
     case Method::kHeartbeat:
+      ++outside_.counters->heartbeats;
       return run(wire::Heartbeat{}, &LeaderState::heartbeat);
     case Method::kLeave:
+      ++outside_.counters->leaves;
       return leave(link, request);
     case Method::kReport:
       return run(wire::Report{}, &LeaderState::report);
@@ -447,9 +454,9 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
     case Method::kList:
       return run(wire::Match{}, &LeaderState::list);
     case Method::kMembers:
-      return members(link, request);
+      return answer(link, request.id, wire::MembersAnswer{members()});
     case Method::kStats:
-      return stats(link, request);
+      return answer(link, request.id, stats());
     case Method::kDrain:
       return run(wire::Drain{}, &LeaderState::drain);
     default:
@@ -569,9 +576,10 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
   wire::PublishAnswer result{batch_answer_.stream, {}, batch_answer_.refused_up_to};
   if (result.stream == StreamAnswer::kApplied) {
     published_ += publish_.items.size();
-    const bool all_accepted = std::ranges::all_of(
-        batch_answer_.verdicts, [](Verdict verdict) { return verdict == Verdict::kAccepted; });
-    if (!all_accepted) result.verdicts = batch_answer_.verdicts;
+    const auto accepted = std::ranges::count(batch_answer_.verdicts, Verdict::kAccepted);
+    const std::size_t refused = batch_answer_.verdicts.size() - static_cast<std::size_t>(accepted);
+    outside_.counters->publish.add(publish_.items.size(), refused);
+    if (refused != 0) result.verdicts = batch_answer_.verdicts;
     if (!forgotten.empty()) {
       result.verdicts.clear();
       auto said = batch_answer_.verdicts.begin();
@@ -634,6 +642,9 @@ void LeaderState::locate(rpc::Link& link, const rpc::Request& request) {
 void LeaderState::answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate& request) {
   directory_.locate(request.keys, locate_answer_);
   located_ += request.keys.size();
+  const auto found = std::ranges::count(locate_answer_.keys, Lookup::kFound, &Located::state);
+  outside_.counters->locate.add(request.keys.size(),
+                                request.keys.size() - static_cast<std::size_t>(found));
   const bool unsure = recovering(now_ns_);
   const Reader reader{request.host, request.zone};
   std::vector<NodeView> holders;
@@ -673,6 +684,9 @@ void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
                                   .holders = locate_answer_.holders_of(locate_answer_.keys[i])},
                                  views_));
   }
+  const auto unplaced =
+      std::ranges::count_if(result.nodes, [](const auto& nodes) { return nodes.empty(); });
+  outside_.counters->place.add(result.nodes.size(), static_cast<std::size_t>(unplaced));
   answer(link, request.id, result);
 }
 
@@ -681,6 +695,8 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
   RemoveAnswer removed;
   directory_.remove(wanted.items, removed);
+  const auto missing = std::ranges::count(removed.keys, Lookup::kMiss);
+  outside_.counters->remove.add(removed.keys.size(), static_cast<std::size_t>(missing));
   const std::uint64_t removal = directory_.removal();
   note_removals();
   const bool unsure = recovering(now_ns_);
@@ -719,7 +735,9 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
                     std::string(why.text()));
     }
   }
-  const Pattern pattern{match.name_space, match.pattern, match.kind == wire::Match::Kind::kRegex};
+  const bool by_regex = match.kind == wire::Match::Kind::kRegex;
+  ++(by_regex ? outside_.counters->removals_by_regex : outside_.counters->removals_of_all);
+  const Pattern pattern{match.name_space, match.pattern, by_regex};
   if (!patterns_.takes(pattern)) {
     return refuse(link, request.id, MC_BUSY,
                   "the master remembers removals in too many namespaces; try again later");
@@ -815,20 +833,20 @@ void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire:
       });
 }
 
-void LeaderState::members(rpc::Link& link, const rpc::Request& request) {
-  wire::MembersAnswer result;
+std::vector<wire::MemberInfo> LeaderState::members() const {
+  std::vector<wire::MemberInfo> result;
   std::map<NodeId, std::uint64_t> entries;
   for (const NodeCounts& node : directory_.nodes()) entries[node.node] = node.entries;
   for (const Member& member : membership_.members()) {
     const NodeId node = member.descriptor.node;
-    result.members.push_back({member.descriptor, member.state,
-                              member.load.draining || drains_.contains(node),
-                              member.load.used_bytes, entries[node]});
+    result.push_back({member.descriptor, member.state,
+                      member.load.draining || drains_.contains(node), member.load.used_bytes,
+                      entries[node]});
   }
-  answer(link, request.id, result);
+  return result;
 }
 
-void LeaderState::stats(rpc::Link& link, const rpc::Request& request) {
+wire::StatsAnswer LeaderState::stats() const {
   wire::StatsAnswer result;
   result.entries = directory_.entry_count();
   result.tombstones = directory_.tombstone_count();
@@ -844,7 +862,7 @@ void LeaderState::stats(rpc::Link& link, const rpc::Request& request) {
   result.links = outside_.link_count();
   result.refused_links = outside_.refused_links();
   result.recovering = recovering(now_ns_);
-  answer(link, request.id, result);
+  return result;
 }
 
 void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted) {

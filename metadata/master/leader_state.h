@@ -33,6 +33,7 @@
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
+#include "metadata/master/master_report.h"
 #include "metadata/master/open_drops.h"
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
@@ -50,6 +51,7 @@ class LeaderState {
     Absence::Save save;
     std::function<std::uint32_t()> link_count;
     std::function<std::uint64_t()> refused_links;
+    MasterCounters* counters;  // outlives the leadership
   };
 
   LeaderState(const MasterOptions& options, const Term& term, Outside outside,
@@ -64,6 +66,8 @@ class LeaderState {
   [[nodiscard]] bool recovering(std::uint64_t now_ns) const {
     return now_ns < recover_until_ns_ || directory_.recovering();
   }
+  [[nodiscard]] wire::StatsAnswer stats() const;
+  [[nodiscard]] std::vector<wire::MemberInfo> members() const;
 
  private:
   // The agent that a link speaks for. Stored in Link::attachment.
@@ -104,8 +108,6 @@ class LeaderState {
   void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
   void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
-  void members(rpc::Link& link, const rpc::Request& request);
-  void stats(rpc::Link& link, const rpc::Request& request);
   void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
 
   Speaker* speaker(rpc::Link& link, const rpc::Request& request);

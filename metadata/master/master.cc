@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 
 #include "libmc/base/clock.h"
 #include "metadata/directory/key_hash.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kLookNs = kSecondNs / 2;
+// A report walks the members. Many questions in this time share a report.
+constexpr std::uint64_t kReportNs = 50 * kMs;
 
 Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   rpc::ListenerOptions listening;
@@ -107,7 +110,8 @@ Status Master::sit_down() {
                                                     status.to_string());
                                      },
                                  .link_count = [this] { return link_count(); },
-                                 .refused_links = [this] { return refused_links(); }}));
+                                 .refused_links = [this] { return refused_links(); },
+                                 .counters = &counters_}));
   }
   tick();
   return {};
@@ -151,6 +155,45 @@ void Master::tick() {
     for (const auto& partition_master : partition_masters_) partition_master->tick();
     tick();
   });
+}
+
+void Master::report(std::function<void(std::shared_ptr<const MasterReport>)> done) {
+  boost::asio::post(io_, [this, done = std::move(done)] {
+    if (report_ == nullptr || now_ns() - reported_ns_ >= kReportNs) {
+      report_ = std::make_shared<const MasterReport>(make_report());
+      reported_ns_ = now_ns();
+    }
+    done(report_);
+  });
+}
+
+MasterReport Master::make_report() const {
+  MasterReport report;
+  report.counters = counters_;
+  const PartitionMaster& first = *partition_masters_.front();
+  report.leads = first.leads();
+  report.leader = report.leads ? address_ : first.leader();
+  report.epoch = report.leads ? first.epoch() : 0;
+  if (report.leads) report.members = first.leader_state()->members();
+  wire::StatsAnswer& sum = report.stats;
+  for (const auto& partition_master : partition_masters_) {
+    if (!partition_master->leads()) continue;
+    const wire::StatsAnswer one = partition_master->leader_state()->stats();
+    ++report.partitions_led;
+    sum.recovering = sum.recovering || one.recovering;
+    sum.entries += one.entries;
+    sum.tombstones += one.tombstones;
+    sum.memory_bytes += one.memory_bytes;
+    sum.published += one.published;
+    sum.located += one.located;
+    sum.repairs_queued += one.repairs_queued;
+    sum.repairs_running += one.repairs_running;
+    sum.members = std::max(sum.members, one.members);
+    sum.reports_missing = std::max(sum.reports_missing, one.reports_missing);
+  }
+  sum.links = link_count();
+  sum.refused_links = refused_links();
+  return report;
 }
 
 void Master::on_link(const std::shared_ptr<rpc::Link>& link) {

@@ -50,6 +50,8 @@ class Master final : public rpc::ListenerHandler {
     return partition_masters_[partition]->epoch();
   }
   [[nodiscard]] const std::string& address() const { return address_; }
+  // From any thread. done runs in the loop, and must not block.
+  void report(std::function<void(std::shared_ptr<const MasterReport>)> done);
 
   void on_link(const std::shared_ptr<rpc::Link>& link) override;
   void on_refused(const Status& why, const std::string& address) override;
@@ -77,6 +79,7 @@ class Master final : public rpc::ListenerHandler {
   void tick();
   [[nodiscard]] std::uint32_t link_count() const;
   [[nodiscard]] std::uint64_t refused_links() const;
+  [[nodiscard]] MasterReport make_report() const;
   // Limits each kind to a line a second.
   bool may_log(std::uint64_t& last_ns);
 
@@ -91,7 +94,10 @@ class Master final : public rpc::ListenerHandler {
   std::uint64_t next_link_ = 0;
   std::unique_ptr<Roster> roster_;  // null: there is a single partition
   std::uint64_t roster_due_ns_ = 0;
+  MasterCounters counters_;
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
+  std::shared_ptr<const MasterReport> report_;
+  std::uint64_t reported_ns_ = 0;
   std::uint64_t refused_logged_ns_ = 0;
   Mutex trouble_mutex_;
   std::uint64_t trouble_logged_ns_ MC_GUARDED_BY(trouble_mutex_) = 0;

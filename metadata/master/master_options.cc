@@ -27,12 +27,8 @@ ValueDomain toggle() { return {ValueKind::kSwitch, 0, 1, true, {}}; }
 ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
   return {ValueKind::kCount, lowest, highest, false, {}};
 }
-ValueDomain level() {
-  return {ValueKind::kChoice,
-          0,
-          0,
-          false,
-          {"trace", "debug", "info", "warn", "err", "critical", "off"}};
+ValueDomain choice(std::vector<std::string_view> words) {
+  return {ValueKind::kChoice, 0, 0, false, std::move(words)};
 }
 
 Status add_file(const std::string& path, options::OptionLoader<MasterOptions>& loader) {
@@ -75,6 +71,24 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
                         "of the network may read and remove objects"),
       row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
       row<&O::tls_key>("tls_key", text(), "PEM private key of tls_cert"),
+      row<&O::tls_ca>("tls_ca", text(),
+                      "PEM file of the authority of the masters' certificates, for pages of the "
+                      "HTTP port about keys; needed with tls_cert"),
+      row<&O::http_listen>("http_listen", text(),
+                           "IP address and port of Mooncake's HTTP administration (/health, "
+                           "/metrics, /get_all_keys ...); empty: none. Beyond loopback a request "
+                           "needs the token"),
+      row<&O::metadata_listen>("metadata_listen", text(),
+                               "IP address and port of Mooncake's HTTP metadata server; empty: "
+                               "none. Beyond loopback a request needs the token"),
+      row<&O::http_token_file>("http_token_file", text(),
+                               "file with the token of the HTTP ports; empty: MC_HTTP_TOKEN_FILE, "
+                               "else the token in ADMIN_API_KEY, else a token that follows from "
+                               "the cluster's key"),
+      row<&O::metrics_log>(
+          "metrics_log", choice({"none", "0.3.6", "0.3.13"}),
+          "line with metrics in the log every 10 s, in the form of this version of "
+          "Mooncake"),
       row<&O::leader_ttl_ms>("leader_ttl_ms", count(200, 60'000),
                              "time without the leader after which another master leads"),
       row<&O::recover_ms>("recover_ms", count(0, 600'000),
@@ -91,7 +105,9 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
       row<&O::max_links>(
           "max_links", count(1, 65'536),
           "connections with a proof of the key; an agent has one for each partition"),
-      row<&O::log_level>("log_level", level(), "least severe level that is logged"),
+      row<&O::log_level>("log_level",
+                         choice({"trace", "debug", "info", "warn", "err", "critical", "off"}),
+                         "least severe level that is logged"),
   };
   return rows;
 }
@@ -110,8 +126,9 @@ Result<MasterOptions> load_master_options(
 
 Status check_master_options(const MasterOptions& given) {
   if (const Status status = check_cluster_id(given.cluster_id); !status.ok()) return status;
-  for (const std::string* address : {&given.listen, &given.advertise}) {
-    if (address->empty() && address == &given.advertise) continue;
+  for (const std::string* address :
+       {&given.listen, &given.advertise, &given.http_listen, &given.metadata_listen}) {
+    if (address->empty() && address != &given.listen) continue;
     if (const auto parts = rpc::split_address(*address); !parts) return parts.error();
   }
   if (given.suspect_ms < 2 * given.heartbeat_ms || given.gone_ms <= given.suspect_ms) {

@@ -26,6 +26,11 @@ struct MasterOptions {
   bool insecure = false;  // listens beyond loopback without a key
   std::string tls_cert;
   std::string tls_key;
+  std::string tls_ca;           // for the HTTP port's own questions to masters with TLS
+  std::string http_listen;      // empty: no HTTP administration
+  std::string metadata_listen;  // empty: no metadata server
+  std::string http_token_file;
+  std::string metrics_log = "none";
   std::uint64_t leader_ttl_ms = 1000;
   std::uint64_t recover_ms = 1500;
   std::uint64_t heartbeat_ms = 200;

@@ -65,7 +65,8 @@ void PartitionMaster::begin(const Term& term) {
                                  elector_due_ns_ = 0;
                                },
                            .link_count = outside_.link_count,
-                           .refused_links = outside_.refused_links},
+                           .refused_links = outside_.refused_links,
+                           .counters = outside_.counters},
       now_ns());
 }
 

@@ -26,6 +26,7 @@ class PartitionMaster {
     std::function<void(const Status&)> store_trouble;  // from the elector's thread
     std::function<std::uint32_t()> link_count;
     std::function<std::uint64_t()> refused_links;
+    MasterCounters* counters;
   };
 
   // Begins to campaign. address: how other processes reach this master. io, options and the
@@ -44,6 +45,8 @@ class PartitionMaster {
   }
   // Another master's address, if known.
   [[nodiscard]] const std::string& leader() const { return leader_; }
+  // Null: this master does not lead.
+  [[nodiscard]] const LeaderState* leader_state() const { return leader_state_.get(); }
 
   void on_request(rpc::Link& link, const rpc::Request& request);
   void on_cancel(rpc::Link& link, std::uint32_t id);

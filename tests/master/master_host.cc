@@ -141,7 +141,9 @@ wire::StatsAnswer stats(MasterClient& client) {
       .value_or(wire::StatsAnswer{});
 }
 
-KeyHash hash_of(const std::string& key) { return KeyHasher("test").hash("ns", key); }
+KeyHash hash_of(const std::string& key) {
+  return KeyHasher(key_hash_secret("default", "")).name("ns", key);
+}
 
 std::vector<std::string> names(const std::string& prefix, int count) {
   std::vector<std::string> keys;

@@ -53,6 +53,7 @@ std::uint64_t ClusterTenant::wall_ns() {
 }
 
 // The low half is the index's own hash of the key. Names therefore need no table beside the index.
+// As KeyHasher::name(), with the seed that the index keeps.
 KeyHash ClusterTenant::name_of(std::string_view key) const {
   return {hasher_.hash(tenant_->name, key).hi, store().index().hash(key)};
 }

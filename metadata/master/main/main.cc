@@ -11,6 +11,7 @@
 
 #include "libmc/options/command_line.h"
 #include "mc/mc.h"
+#include "metadata/master/http/http_ports.h"
 #include "metadata/master/master.h"
 
 namespace {
@@ -35,6 +36,11 @@ int run_master(const mc::metadata::MasterOptions& options) {
     std::cerr << "mc-master: " << master.error().text() << "\n";
     return 1;
   }
+  auto ports = mc::metadata::HttpPorts::open(options, **master);
+  if (!ports) {
+    std::cerr << "mc-master: " << ports.error().text() << "\n";
+    return 1;
+  }
   std::thread waiter([&] {
     int signal = 0;
     ::sigwait(&signals, &signal);
@@ -43,6 +49,7 @@ int run_master(const mc::metadata::MasterOptions& options) {
   spdlog::info("event=ready pid={} address={}", ::getpid(), (*master)->address());
   (*master)->run();
   waiter.join();
+  ports->reset();
   master->reset();
   spdlog::info("event=stopped pid={}", ::getpid());
   return 0;

@@ -209,7 +209,8 @@ def test_another_key_is_refused_with_the_reason(hosts, master, tmp_path):
 
 
 FETCH = """import sys, urllib.error, urllib.request
-for path, key in (("/health", ""), ("/get_all_keys", ""), ("/get_all_keys", sys.argv[2])):
+path = sys.argv[3]
+for path, key in (("/health", ""), (path, ""), (path, sys.argv[2])):
     request = urllib.request.Request(sys.argv[1] + path, headers={"X-API-Key": key})
     try:
         print(urllib.request.urlopen(request).status)
@@ -218,14 +219,19 @@ for path, key in (("/health", ""), ("/get_all_keys", ""), ("/get_all_keys", sys.
 """
 
 
-def test_the_masters_http_port_takes_the_clusters_token_from_other_hosts(hosts):
+def test_the_masters_http_ports_take_the_clusters_token_from_other_hosts(hosts):
+    """As KEP-74 starts the master: its own address, for each port."""
     here, there = hosts
     port = PORT + 30
     token = hmac.new(b"ab" * 32, b"mc http", hashlib.sha256).hexdigest()
-    with running_master(here, port, "--metrics_host=0.0.0.0"):
-        url = f"http://{here.address}:{port + 1}"
-        asked = there.start(sys.executable, "-c", FETCH, url, token)
-        assert asked.communicate(timeout=WATCHDOG_S)[0].split() == ["200", "401", "200"]
+    ports = [f"--rpc_address={here.address}", f"--http_metadata_server_host={here.address}",
+             f"--http_metadata_server_port={port + 2}"]  # fmt: skip
+    with running_master(here, port, *ports):
+        for path, number, found in (("/get_all_keys", port + 1, "200"),
+                                    ("/metadata?key=k", port + 2, "404")):  # fmt: skip
+            url = f"http://{here.address}:{number}"
+            asked = there.start(sys.executable, "-c", FETCH, url, token, path)
+            assert asked.communicate(timeout=WATCHDOG_S)[0].split() == ["200", "401", found]
 
 
 def test_a_fleet_without_a_key_is_an_explicit_choice(hosts, key):

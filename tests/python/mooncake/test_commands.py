@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -75,31 +76,43 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", address) == 0
         assert store.put("listed", b"value") == 0
         base = f"http://127.0.0.1:{admin}"
-        assert fetch(f"{base}/health")[0] == 200
-        assert fetch(f"{base}/get_all_segments") == (200, "default\n")
+        assert json.loads(fetch(f"{base}/health")[1])["role"] == "leader"
+
+        def segment():
+            return json.loads(fetch(f"{base}/get_segments_detail")[1])["segments"][0]
+
+        until(lambda: segment()["size_bytes"] >= 16 << 20)  # with the agent's next heartbeat
+        assert fetch(f"{base}/get_all_segments") == (200, segment()["segment_name"] + "\n")
+        until(lambda: fetch(f"{base}/query_key?key=listed")[0] == 200)
+        (replica,) = json.loads(fetch(f"{base}/query_key?key=listed")[1])["data"]
+        assert replica["size_"] == 5
+        assert replica["transport_endpoint_"] == segment()["te_endpoint"]
         assert fetch(f"{base}/get_all_keys") == (200, "listed\n")
-        assert json.loads(fetch(f"{base}/query_key?key=listed")[1]) == {"size": 5}
-        assert fetch(f"{base}/query_key?key=none")[0] == 404
-        assert "master_key_count 1\n" in fetch(f"{base}/metrics")[1]
+        assert "\nmaster_key_count 1\n" in fetch(f"{base}/metrics")[1]
         assert fetch(f"{base}/api/v1/remove_all", "POST", b"")[0] == 501
-        assert fetch(f"{base}/nothing")[0] == 404
+        url = f"http://127.0.0.1:{metadata}/metadata?key=k"
+        assert fetch(url, "PUT", b"1") == (200, "metadata updated") and fetch(url) == (200, "1")
         assert store.close() == 0
-    assert "mc-master (pid" in master.said and "listening on 127.0.0.1 for this host" in master.said
+    assert "event=ready" in master.said and "listening on 127.0.0.1 for this host" in master.said
     assert master.said.count("--eviction_ratio means nothing here") == 1
 
 
-def test_mc_master_ends_with_a_killed_mooncake_master(runtime_dir):
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ((), r"Master Admin Metrics: role=(standby|leader), .*master=\{Mem Storage: 0 B / 0 B"),
+        (("--log_format=0.3.6",), r"Master Metrics: Storage: 0 B / 0 B \| Keys: 0\n"),
+    ],
+)
+def test_the_master_logs_its_metrics(runtime_dir, flags, line):
     rpc = free_port()
-    process = start("mooncake_master", f"--rpc_port={rpc}", f"--metrics_port={free_port()}")
-    wait_for(rpc, process)
-    process.kill()
-    process.communicate(timeout=WATCHDOG_S)
-
-    def refuses():
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", rpc)) != 0
-
-    until(refuses)
+    with running("mooncake_master", f"--rpc_port={rpc}", f"--metrics_port={free_port()}", *flags
+                 ) as master:  # fmt: skip
+        said = ""
+        while "Metrics: " not in said:
+            said = master.stderr.readline()
+            assert said, master.communicate()
+        assert re.search(line, said), said
 
 
 def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
@@ -133,7 +146,9 @@ def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
         ("--enable_offload", "enable_offload"),
         ("--rpc_port=many", "not a port"),
         ("--rpc_address=192.0.2.1", "without a cluster key"),
-        ("--metrics_host=0.0.0.0", "set MC_HTTP_TOKEN_FILE"),
+        ("--metrics_host=0.0.0.0", "MC_HTTP_TOKEN_FILE or ADMIN_API_KEY"),
+        ("--metrics_host=no.such.host.invalid", "not an address of this host"),
+        ("--log_format=1", "0.3.6 or 0.3.13"),
         ("file", "not a flag"),
     ],
 )

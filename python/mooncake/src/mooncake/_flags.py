@@ -22,6 +22,7 @@ rpc_interface
 rpc_conn_timeout_seconds 0
 rpc_enable_tcp_no_delay true
 enable_metric_reporting true
+log_format 0.3.13
 metrics_port 9003
 metrics_host 0.0.0.0
 default_kv_lease_ttl 10000
@@ -137,6 +138,8 @@ MEANINGFUL = {
     "insecure",
     "metrics_port",
     "metrics_host",
+    "enable_metric_reporting",
+    "log_format",
     "enable_http_metadata_server",
     "http_metadata_server_host",
     "http_metadata_server_port",

@@ -1,36 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mooncake's console commands, mapped to mc's programs.
 
-mooncake_master    runs mc-master at Mooncake's address, and serves Mooncake's HTTP ports
+mooncake_master    becomes mc-master at Mooncake's address, with Mooncake's HTTP ports
 mooncake_client    adds --global_segment_size to the cluster, and serves setup_dummy()
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import difflib
 import logging
+import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
-from typing import Any
 
 import mckv
 
-from mooncake import _pool
-from mooncake._admin import AdminServer
 from mooncake._client_port import ClientPort
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
 from mooncake._http_access import default_host, has_cluster_key
 from mooncake._topology import local_topology
-from mooncake.http_metadata_server import MetadataServer
 from mooncake.store import MooncakeDistributedStore
-
-_PR_SET_PDEATHSIG = 1
 
 
 def _say(text: str) -> None:
@@ -120,26 +113,38 @@ def _store_arguments(values: dict[str, str], port: int) -> list[str]:
     return [f"--store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
 
 
-def _end_with_parent() -> None:
-    """Of a child process: gets SIGTERM if this process dies, also by SIGKILL."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _listening(program: str, host: str, port: int) -> str:
+    """host:port as mc-master takes it, for a name or an IP address."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        sys.exit(f"{program}: {host} is not an address of this host: {error}")
+    address = str(where[0])
+    return f"[{address}]:{port}" if family == socket.AF_INET6 else f"{address}:{port}"
 
 
-class _OwnCluster:
-    """Clients of this host's agent in the cluster of a master, for the HTTP server."""
-
-    def __init__(self, master: str) -> None:
-        self._master = master
-        self._lock = threading.Lock()
-        self._socket = ""
-
-    def open_client(self) -> mckv.Client:
-        with self._lock:
-            if self._socket:
-                with contextlib.suppress(mckv.AgentUnavailableError):
-                    return mckv.Client(self._socket, timeout=1)
-            self._socket, _ = _pool.join(self._master)
-            return mckv.Client(self._socket, timeout=1)
+def _http_arguments(values: dict[str, str]) -> list[str]:
+    """The options of mc-master for its HTTP ports and the line with metrics."""
+    program = "mooncake_master"
+    admin_port = _port(program, values, "metrics_port", 9003)
+    metadata_port = _port(program, values, "http_metadata_server_port", 8080)
+    try:
+        host = default_host(_true(values, "insecure"))
+    except OSError as error:
+        sys.exit(f"{program}: no token: {error}")
+    admin = _listening(program, values.get("metrics_host") or host, admin_port)
+    arguments = [f"--http-listen={admin}"]
+    wanted = "http_metadata_server_port" in values  # as KEP-74 starts the master
+    if wanted or _true(values, "enable_http_metadata_server"):
+        metadata_host = values.get("http_metadata_server_host") or host
+        metadata = _listening(program, metadata_host, metadata_port)
+        arguments.append(f"--metadata-listen={metadata}")
+    if _true({**MASTER_FLAGS, **values}, "enable_metric_reporting"):
+        log_format = values.get("log_format", MASTER_FLAGS["log_format"])
+        if log_format not in ("0.3.6", "0.3.13"):
+            sys.exit(f"{program}: --log_format={log_format}: use 0.3.6 or 0.3.13")
+        arguments.append(f"--metrics-log={log_format}")
+    return arguments
 
 
 def mooncake_master() -> None:
@@ -147,53 +152,20 @@ def mooncake_master() -> None:
     for name in ("enable_oplog", "enable_snapshot", "enable_offload", "enable_cxl"):
         if _true(values, name):
             sys.exit(f"mooncake_master: --{name}: mc has no such thing")
-    rpc_port = _port("mooncake_master", values, "rpc_port", 50051)
+    port = _port("mooncake_master", values, "rpc_port", 50051)
     if "rpc_port" not in values and "port" in values:
-        rpc_port = _port("mooncake_master", values, "port", 50051)
-    admin_port = _port("mooncake_master", values, "metrics_port", 9003)
-    metadata_port = _port("mooncake_master", values, "http_metadata_server_port", 8080)
+        port = _port("mooncake_master", values, "port", 50051)
     host = _own_address(values)
-    advertised = f"{_reachable(host)}:{rpc_port}"
-    command = [
-        mckv.program("mc-master"), f"--listen={host}:{rpc_port}", f"--advertise={advertised}",
-        *_store_arguments(values, rpc_port),
-    ]  # fmt: skip
-    insecure = _true(values, "insecure")
-    if insecure:
-        command.append("--insecure=true")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with contextlib.ExitStack() as stack:
-        try:
-            servers: list[Any] = [
-                AdminServer(
-                    values.get("metrics_host") or default_host(insecure),
-                    admin_port,
-                    _OwnCluster(advertised).open_client,
-                    insecure=insecure,
-                )
-            ]
-            wanted = "http_metadata_server_port" in values  # as KEP-74 starts the master
-            if wanted or _true(values, "enable_http_metadata_server"):
-                metadata_host = values.get("http_metadata_server_host") or default_host(insecure)
-                servers.append(MetadataServer(metadata_host, metadata_port, insecure))
-        except OSError as error:
-            sys.exit(f"mooncake_master: cannot listen: {error}")
-        master = subprocess.Popen(command, preexec_fn=_end_with_parent)
-        stack.callback(master.wait)
-        stack.callback(master.terminate)
-        for server in servers:
-            stack.callback(server.server_close)
-            stack.callback(server.shutdown)
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-        _say(
-            f"mc-master (pid {master.pid}) at {advertised}; HTTP on {admin_port}"
-            + (f", metadata on {metadata_port}" if len(servers) > 1 else "")
-        )
-        while not stop.wait(0.1):
-            if master.poll() is not None:
-                sys.exit("mooncake_master: mc-master has ended; its log is above")
+    words = [
+        mckv.program("mc-master"),
+        f"--listen={_listening('mooncake_master', host, port)}",
+        f"--advertise={_reachable(host)}:{port}",
+        *_store_arguments(values, port),
+        *_http_arguments(values),
+    ]
+    if _true(values, "insecure"):
+        words.append("--insecure=true")
+    os.execv(words[0], words)
 
 
 def mooncake_client() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import mckv
 
 from mooncake import _client_port, _codes, _pool
-from mooncake._admin import ClientServer
+from mooncake._client_http import ClientServer
 from mooncake._arguments import address_of, size_of, switch_of
 from mooncake._base import StoreBase
 from mooncake._codes import CODE
