@@ -115,6 +115,36 @@ def test_the_master_logs_its_metrics(runtime_dir, flags, line):
         assert re.search(line, said), said
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_masters_flags_may_stand_in_a_file(runtime_dir, tmp_path, form):
+    """A flag of the command line comes before the file's."""
+    rpc, admin = free_port(), free_port()
+    file = tmp_path / "master"
+    values = {"rpc_port": 1, "metrics_port": admin, "enable_metric_reporting": False}
+    lines = f"---\n# ports\nrpc_port: 1\nmetrics_port: '{admin}'  # of HTTP\n"
+    lines += "enable_metric_reporting: false\n"
+    file.write_text(json.dumps(values) if form == "json" else lines)
+    with running("mooncake_master", f"--config_path={file}", f"--rpc_port={rpc}") as master:
+        wait_for(admin, master)
+        assert fetch(f"http://127.0.0.1:{admin}/role")[0] == 200
+    assert "Metrics:" not in master.said
+    for text, reason in (("rpc_prot: 1", "unknown flag rpc_prot"), ("{", "Expecting"),
+                         ("rpc_port", "not 'name: value'"),
+                         ('{"rpc_port": [1]}', "no single value")):  # fmt: skip
+        file.write_text(text)
+        refused = start("mooncake_master", f"--config_path={file}")
+        assert reason in refused.communicate(timeout=WATCHDOG_S)[1] and refused.returncode == 1
+
+
+def test_the_page_names_the_flags_with_an_effect():
+    from mooncake import _flags
+
+    page = (pathlib.Path(__file__).parents[3] / "python/mooncake/README.md").read_text()
+    section = page.partition("## Flags of the commands")[2].partition("\n## ")[0]
+    named = {one.replace("-", "_") for one in re.findall(r"`--([a-z_]+)`", section)}
+    assert named == _flags.MEANINGFUL
+
+
 def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
     """The second master stands by; stores name the masters' store."""
     ports = [free_port(), free_port()]

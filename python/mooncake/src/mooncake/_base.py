@@ -16,8 +16,8 @@ import mckv
 from mckv._native import AddressRanges
 
 from mooncake import _codes, _pool
-from mooncake._client_http import ClientServer
 from mooncake._arguments import bad_key, key_of, keys_of
+from mooncake._client_http import ClientServer
 from mooncake._codes import CODE
 from mooncake._types import ReplicateConfig, SoftPinAction
 

@@ -132,6 +132,7 @@ log_dir"""
 
 # All other flags are accepted, and logged once.
 MEANINGFUL = {
+    "config_path",
     "port",
     "rpc_port",
     "rpc_address",

@@ -19,9 +19,12 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from typing import Any
 
 import mckv
+
+from mooncake import _environment
 
 logger = logging.getLogger("mooncake")
 
@@ -52,14 +55,14 @@ class Pool:
         self._lent: dict[object, _Lent] = {}  # by store
         self._closed = threading.Event()
 
-    def guard(self, master: str, hostname: str) -> None:
+    def guard(self, master: str, hostname: str, options: dict[str, str]) -> None:
         """Starts the agent again if it dies: the client's calls then go on. Until close()."""
         while not self._closed.wait(_LOOK_S):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
                 if probe.connect_ex(self.agent) == 0:
                     continue
             try:
-                join(master, hostname)
+                join(master, hostname, options)
                 logger.warning("mc: the agent at %s had died, and runs again", self.agent)
             except mckv.McError as error:
                 logger.warning("mc: the agent at %s does not run: %s", self.agent, error)
@@ -135,13 +138,18 @@ def open_pool(
     buffer_bytes: int,
     hostname: str,
     master: str,
+    options: dict[str, str],
     agent: str = "",
 ) -> Pool:
-    """agent: the socket of an agent, instead of the master's. Raises mckv.McError."""
+    """options: variables of an agent that this call starts. Raises mckv.McError.
+
+    agent: the socket of an agent, instead of the master's.
+    """
     agent = os.environ.get("MC_AGENT") or agent
     name = (os.getpid(), agent or master_address(master), tenant)
     with _lock:
-        pool = _pools.get(name) or _open(name, agent, segment_bytes, buffer_bytes, hostname)
+        pool = _pools.get(name)
+        pool = pool or _open(name, agent, segment_bytes, buffer_bytes, hostname, options)
         try:
             pool.add(store, segment_bytes, buffer_bytes)
         except mckv.McError:
@@ -160,6 +168,7 @@ def master_address(text: str) -> str:
 
 
 def _listen_words(hostname: str) -> list[str]:
+    hostname = os.environ.get("MC_TCP_BIND_ADDRESS") or hostname
     try:
         address = ipaddress.ip_address(hostname)
         if address.is_loopback or address.is_unspecified:
@@ -172,18 +181,21 @@ def _listen_words(hostname: str) -> list[str]:
     return ["--listen", hostname if address.version == 4 else f"[{hostname}]"]
 
 
-def join(master: str, hostname: str = "") -> tuple[str, bool]:
+def join(master: str, hostname: str, options: dict[str, str]) -> tuple[str, bool]:
     """The socket of this host's agent in the master's cluster, and whether an operator runs it.
 
-    Starts the agent if none runs. hostname: if it is an address of this host's network, the agent
-    listens there. Raises mckv.McError.
+    Starts the agent if none runs, with these variables below those of the environment. hostname: if
+    it is an address of this host's network, the agent listens there. Raises mckv.McError.
     """
-    words = [mckv.program("mcctl"), "--json", "--timeout-ms", str(int(_PATIENCE_S * 1000))]
+    timeout_ms = round(_environment.connect_timeout_s(_PATIENCE_S) * 1000)
+    words = [mckv.program("mcctl"), "--json", "--timeout-ms", str(timeout_ms)]
     words += ["join", master]
     if "://" in master:
         words += ["--cluster-id", os.environ.get("MC_STORE_CLUSTER_ID") or "mooncake_cluster"]
     words += _listen_words(hostname)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**options, **os.environ}
+    )
     try:
         said = json.loads(done.stdout)
     except ValueError:
@@ -193,7 +205,27 @@ def join(master: str, hostname: str = "") -> tuple[str, bool]:
     return str(said["socket"]), bool(said["operated"])
 
 
-def _open(name: _Name, agent: str, segment_bytes: int, buffer_bytes: int, hostname: str) -> Pool:
+def _join_in_time(master: str, hostname: str, options: dict[str, str]) -> tuple[str, bool]:
+    tries = _environment.setup_tries()
+    for left in range(tries - 1, -1, -1):
+        try:
+            return join(master, hostname, options)
+        except mckv.AgentUnavailableError as error:
+            if left == 0:
+                raise
+            logger.warning("mc: setup: %s; %d more tries", error, left)
+            time.sleep(_LOOK_S)
+    raise AssertionError("there is at least one try")
+
+
+def _open(
+    name: _Name,
+    agent: str,
+    segment_bytes: int,
+    buffer_bytes: int,
+    hostname: str,
+    options: dict[str, str],
+) -> Pool:
     _, master, tenant = name
     more: dict[str, Any] = {}
     if agent == "embedded":
@@ -207,26 +239,35 @@ def _open(name: _Name, agent: str, segment_bytes: int, buffer_bytes: int, hostna
             )
         logger.info("mc: a pool inside this process, which other processes do not see")
         more["config"] = {"pool_bytes": 0}
+        if _environment.needs_huge_pages():
+            more["config"]["huge_pages"] = "require"
     operated = True
     if not agent:
-        agent, operated = join(master, hostname)
+        agent, operated = _join_in_time(master, hostname, options)
     client = mckv.Client(
         agent,
         namespace=tenant,
         label=hostname[:60],
-        timeout=_PATIENCE_S,
+        timeout=_environment.call_timeout_s(_PATIENCE_S),
         channel_count=64,
         staging_bytes=min(max(buffer_bytes, 1 << 20), 4 << 30),
         **more,
     )
     try:
         segments = client.ask({"verb": "segments"})["segments"]
-        sized = next(one["own_bytes"] for one in segments if one["namespace"] == tenant) > 0
+        segment = next(one for one in segments if one["namespace"] == tenant)
+        if _environment.needs_huge_pages() and not segment["huge_pages"]:
+            raise mckv.UnsupportedError(
+                "MC_STORE_USE_HUGEPAGE is set, but the running agent has no huge pages; "
+                "start mc-agent with --huge-pages=require, or unset the variable"
+            )
+        sized = segment["own_bytes"] > 0
     except mckv.McError:
         client.close()
         raise
     logger.info("mc: this host's agent is at %s", agent)
     pool = Pool(client, agent, name, sized)
     if not operated:
-        threading.Thread(target=pool.guard, args=(master, hostname), daemon=True).start()
+        about = (master, hostname, options)
+        threading.Thread(target=pool.guard, args=about, daemon=True).start()
     return pool

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import logging
 import os
 import re
@@ -19,6 +20,7 @@ import threading
 
 import mckv
 
+from mooncake import _environment
 from mooncake._client_port import ClientPort
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
 from mooncake._http_access import default_host, has_cluster_key
@@ -54,9 +56,39 @@ def _flags(program: str, known: dict[str, str], arguments: list[str]) -> dict[st
             switch = known[name] in ("true", "false")
             value = "true" if switch or not left else left.pop(0)
         values[name] = value
+    if path := values.get("config_path"):
+        values = {**_file_flags(program, known, path), **values}
     for name in sorted(set(values) - MEANINGFUL):
         _say(f"--{name} means nothing here and is ignored")
     return values
+
+
+def _file_flags(program: str, known: dict[str, str], path: str) -> dict[str, str]:
+    """Flags in a file: a JSON object, or lines "name: value" of YAML. Exits with 1."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if text.lstrip().startswith("{"):
+            pairs = {str(name): value for name, value in json.loads(text).items()}
+        else:
+            lines = (line.partition(" #")[0].strip() for line in text.splitlines())
+            pairs = {}
+            for line in lines:
+                if not line or line.startswith("#") or line == "---":
+                    continue
+                name, colon, value = line.partition(":")
+                if not colon:
+                    raise ValueError(f"not 'name: value': {line}")
+                pairs[name.strip()] = value.strip().strip("'\"")
+    except (OSError, ValueError) as error:
+        sys.exit(f"{program}: --config_path={path}: {error}")
+    for name, value in pairs.items():
+        if name not in known:
+            sys.exit(f"{program}: --config_path={path}: unknown flag {name}")
+        if isinstance(value, dict | list):
+            sys.exit(f"{program}: --config_path={path}: {name} is no single value")
+        pairs[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return pairs
 
 
 def _port(program: str, values: dict[str, str], name: str, default: int) -> int:
@@ -149,6 +181,7 @@ def _http_arguments(values: dict[str, str]) -> list[str]:
 
 def mooncake_master() -> None:
     values = _flags("mooncake_master", MASTER_FLAGS, sys.argv[1:])
+    _environment.begin()
     for name in ("enable_oplog", "enable_snapshot", "enable_offload", "enable_cxl"):
         if _true(values, name):
             sys.exit(f"mooncake_master: --{name}: mc has no such thing")

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import mckv
 
+from mooncake import _environment
 from mooncake._managed import ManagedBuffers
 from mooncake._topology import local_topology
 
@@ -127,6 +128,7 @@ class TransferEngine:
     def _open(self, host: str, server: str, protocol: str, kind: str | None) -> int:
         if self._engine is not None:
             return 0
+        _environment.begin()
         if protocol not in ("tcp", "rdma"):
             logger.error("mc: initialize: protocol %r is not there; say tcp", protocol)
             return _INVALID
@@ -134,10 +136,13 @@ class TransferEngine:
             logger.warning("mc: initialize: rdma is not there yet; bytes go over TCP")
         try:
             metadata = _metadata_url(server, kind)
+            if metadata is not None:
+                metadata = _environment.redis_url(metadata)
             engine = mckv.TransferEngine(
                 f"{_host_of(host)}:0",
                 metadata=metadata,
                 name=None if metadata is None else host,
+                cluster=os.environ.get("MC_METADATA_CLUSTER_ID") or None,
                 key_file=os.environ.get("MC_CLUSTER_KEY_FILE"),
                 same_host=os.environ.get("MC_FORCE_TCP", "0") in ("", "0"),
             )

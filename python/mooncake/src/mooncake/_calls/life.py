@@ -9,10 +9,10 @@ from typing import Any
 
 import mckv
 
-from mooncake import _client_port, _codes, _pool
-from mooncake._client_http import ClientServer
+from mooncake import _client_port, _codes, _environment, _pool
 from mooncake._arguments import address_of, size_of, switch_of
 from mooncake._base import StoreBase
+from mooncake._client_http import ClientServer
 from mooncake._codes import CODE
 
 logger = logging.getLogger("mooncake")
@@ -57,6 +57,7 @@ class LifeCalls(StoreBase):
             return _codes.NOT_SUPPORTED
         if self._pool is not None:
             return _codes.OK
+        _environment.begin()
         try:
             self._pool = _pool.open_pool(
                 self,
@@ -65,6 +66,7 @@ class LifeCalls(StoreBase):
                 local_buffer_size,
                 local_hostname.rpartition(":")[0] or local_hostname,
                 master_server_addr,
+                _environment.agent_options(protocol, rdma_devices),
             )
         except mckv.McError as error:
             logger.error("mc: setup: %s", error)
@@ -76,8 +78,9 @@ class LifeCalls(StoreBase):
                 logger.error("mc: setup: client_http_port %d: %s", client_http_port, error)
                 self.close()
                 return _codes.INVALID_PARAMS
-        port = 12300 + os.getpid() % 2000
-        self._hostname = local_hostname if ":" in local_hostname else f"{local_hostname}:{port}"
+        self._hostname = local_hostname
+        if ":" not in local_hostname:
+            self._hostname += f":{_environment.client_port()}"
         return _codes.OK
 
     def _setup_dict(self, config: dict[str, Any]) -> int:
@@ -118,11 +121,12 @@ class LifeCalls(StoreBase):
         buffer = max(address_of(local_buffer_size), address_of(mem_pool_size))
         if self._pool is not None:
             return _codes.OK
+        _environment.begin()
         try:
             agent, tenant = os.environ.get("MC_AGENT") or "", "default"
             if not agent:
                 agent, tenant = _client_port.ask(server_address)
-            self._pool = _pool.open_pool(self, tenant, 0, buffer, "dummy", "", agent)
+            self._pool = _pool.open_pool(self, tenant, 0, buffer, "dummy", "", {}, agent)
         except mckv.McError as error:
             logger.error("mc: setup_dummy: %s", error)
             return CODE[error.status]
