@@ -22,6 +22,8 @@ using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+// How long a refused client may go on sending.
+constexpr auto kLinger = std::chrono::seconds(2);
 
 // The bytes are no request. End of the stream: the client left, which is no mistake.
 bool is_malformed(const Error& error) {
@@ -121,8 +123,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
         });
   }
 
-  // The body of the request stays unread, so the connection ends.
+  // The rest of the request is read and forgotten, so the connection ends.
   void refuse(unsigned status, std::string text) {
+    refused_ = true;
     write({.status = status, .body = std::move(text)}, false);
   }
 
@@ -208,7 +211,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish() {
     if (owner_.ended == nullptr) return;
     if (keep_) return read_head();
-    end();
+    if (!refused_) return end();
+    Error ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(kLinger);
+    in_.clear();
+    forget_rest();
+  }
+
+  // An end with unread bytes would reset the connection, and the client might lose the answer.
+  void forget_rest() {
+    stream_.async_read_some(in_.prepare(kMaxHeadBytes),
+                            [self = shared_from_this()](const Error& error, std::size_t) {
+                              if (error) return self->end();
+                              self->forget_rest();
+                            });
   }
 
   beast::tcp_stream stream_;
@@ -223,6 +240,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool waits_ = false;
   bool keep_ = false;
   bool chunked_ = false;
+  bool refused_ = false;  // a part of the request may be unread
 };
 
 }  // namespace

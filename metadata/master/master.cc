@@ -184,8 +184,6 @@ MasterReport Master::make_report() const {
     sum.entries += one.entries;
     sum.tombstones += one.tombstones;
     sum.memory_bytes += one.memory_bytes;
-    sum.published += one.published;
-    sum.located += one.located;
     sum.repairs_queued += one.repairs_queued;
     sum.repairs_running += one.repairs_running;
     sum.members = std::max(sum.members, one.members);

@@ -116,6 +116,14 @@ TEST_F(HttpServerTest, RequestsBeyondTheLimitsAreRefusedWithTheReason) {
   }
 }
 
+TEST_F(HttpServerTest, AClientThatSendsTooMuchStillGetsTheAnswer) {
+  serve_echo();
+  Caller one = caller();
+  one.send("PUT / HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n");
+  one.send(std::string(8'000'000, 'x'));
+  EXPECT_THAT(one.rest(), StartsWith("HTTP/1.1 413 "));
+}
+
 TEST_F(HttpServerTest, ARequestNeedsTheTokenButForHealth) {
   HttpOptions options;
   options.token = "secret";

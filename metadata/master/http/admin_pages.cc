@@ -307,8 +307,8 @@ void AdminPages::batch_query_keys(const Question& question) {
                });
 }
 
-// A whole list streams page after page. With ?limit there is one page, and the header names the
-// cursor of the next.
+// Without ?limit the answer streams all pages. With ?limit the answer is one page, and a header field
+// names the cursor of the next page.
 void AdminPages::all_keys(const Question& question) {
   const HttpRequest& request = question.request;
   const HttpDone& done = question.done;
@@ -348,7 +348,7 @@ void AdminPages::all_keys(const Question& question) {
   keys_.list(name_space, from, limit, take);
 }
 
-// Of the next page that has keys. next: nullopt after the last page.
+// Gives the keys of the next page that has keys. next: nullopt after the last page.
 void AdminPages::give_keys(const std::string& name_space,
                            const std::shared_ptr<std::optional<ListCursor>>& next,
                            const http::HttpGive& give) {

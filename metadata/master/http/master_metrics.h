@@ -34,7 +34,7 @@ const char* state_of(const MasterReport& report);
 inline bool is_ready(const MasterReport& report) {
   return report.leads && !report.stats.recovering;
 }
-// Of all members.
+// Sums over all members.
 std::uint64_t used_bytes(const MasterReport& report);
 std::uint64_t capacity_bytes(const MasterReport& report);
 double percent(std::uint64_t part, std::uint64_t whole);

@@ -234,6 +234,21 @@ def test_the_masters_http_ports_take_the_clusters_token_from_other_hosts(hosts):
             assert asked.communicate(timeout=WATCHDOG_S)[0].split() == ["200", "401", found]
 
 
+def test_a_started_agent_listens_at_the_address_of_the_environment(hosts):
+    here, there = hosts
+    second = "10.79.0.12"
+    subprocess.run(
+        ["ip", "-n", there.name, "addr", "add", f"{second}/24", "dev", "eth0"], check=True
+    )
+    with (
+        running_master(here, PORT + 60) as address,
+        store(there, address, MiB, MC_TCP_BIND_ADDRESS=second) as b,
+    ):
+        assert b.code == 0
+        logs = [one.read_text() for one in there.directory.glob(f"*-{PORT + 60}/agent.log")]
+        assert any(f"listen={second}" in one for one in logs), logs
+
+
 def test_a_fleet_without_a_key_is_an_explicit_choice(hosts, key):
     here, there = hosts
     port = PORT + 40

@@ -97,6 +97,17 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
     assert master.said.count("--eviction_ratio means nothing here") == 1
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_the_master_listens_on_ipv6(runtime_dir, host):
+    rpc = free_port()
+    ports = (f"--rpc_port={rpc}", f"--metrics_port={free_port()}", f"--metrics_host={host}")
+    with running("mooncake_master", f"--rpc_address={host}", *ports):
+        store = MooncakeDistributedStore()
+        master = f"[::1]:{rpc}"
+        until(lambda: store.setup("::1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", master) == 0)
+        assert store.put("k", b"v") == 0 and store.get("k") == b"v" and store.close() == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
@@ -145,10 +156,12 @@ def test_the_page_names_the_flags_with_an_effect():
     assert named == _flags.MEANINGFUL
 
 
-def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server):
+def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server, monkeypatch):
     """The second master stands by; stores name the masters' store."""
     ports = [free_port(), free_port()]
+    monkeypatch.setenv("MC_STORE_CLUSTER_ID", "fleet-7")
     flags = ["--enable_ha=true", "--ha_backend_type=redis", "--metrics_host=127.0.0.1",
+             "--cluster_id=fleet-7",
              f"--ha_backend_connstring={redis_server}", "--rpc_address=127.0.0.1"]  # fmt: skip
     with contextlib.ExitStack() as stack:
         masters = []

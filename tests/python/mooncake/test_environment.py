@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import time
 
 import mckv
 import pytest
-from machine import TIME_SCALE, WATCHDOG_S, free_port, run_master
-from mooncake import _environment
+from machine import TIME_SCALE, WATCHDOG_S, free_port, run_master, stop_process
+from mooncake import _environment, engine
 from mooncake.engine import TransferEngine
 from mooncake.store import MooncakeDistributedStore
 
@@ -100,7 +101,6 @@ def agent_log(runtime_dir):
 def test_a_started_agent_has_the_options(runtime_dir, monkeypatch):
     """The agent says in its log that it uses TCP alone for want of the device."""
     with run_master("options") as master:
-        monkeypatch.setenv("MC_TCP_BIND_ADDRESS", "127.0.0.1")
         store = MooncakeDistributedStore()
         more = ("rdma", "mlx5_77", master)
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, *more) == 0
@@ -113,19 +113,25 @@ def free_huge_pages():
     return int(re.search(r"HugePages_Free: +(\d+)", text)[1])
 
 
-@pytest.mark.skipif(free_huge_pages() >= 32, reason="this host has free huge pages")
 @pytest.mark.parametrize("embedded", [False, True])
 def test_huge_pages_are_strict(runtime_dir, monkeypatch, caplog, embedded):
+    """The pool has huge pages, or setup() fails with the remedy."""
     monkeypatch.setenv("MC_STORE_USE_HUGEPAGE", "1")
+    enough = free_huge_pages() >= 32
     with run_master("huge") as master:
         if embedded:
             monkeypatch.setenv("MC_AGENT", "embedded")
         store = MooncakeDistributedStore()
         code = store.setup("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master)
-        assert code < 0 and any("vm.nr_hugepages" in one for one in said(caplog)), said(caplog)
+        if enough:
+            (segment,) = store._client.ask({"verb": "segments"})["segments"]
+            assert code == 0 and segment["huge_pages"] and store.close() == 0
+        else:
+            assert code < 0 and any("vm.nr_hugepages" in one for one in said(caplog)), said(caplog)
 
 
-def test_a_running_agent_without_huge_pages_is_refused(runtime_dir, monkeypatch, caplog):
+def test_a_running_agent_without_huge_pages_is_refused(runtime_dir, monkeypatch):
+    monkeypatch.setenv("MC_AGENT_HUGE_PAGES", "off")
     with run_master("huge") as master:
         first = MooncakeDistributedStore()
         arguments = ("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master)
@@ -165,6 +171,30 @@ def test_setup_tries_again_and_waits_as_long_as_the_environment_says(
     assert sum("1 more tries" in one for one in said(caplog)) == 1
 
 
+def test_a_call_ends_at_the_deadline_of_the_environment(runtime_dir, monkeypatch):
+    """-901 within a second from an agent that stands still; the usual deadline is 5 s."""
+    monkeypatch.setenv("MC_RPC_TIMEOUT_MS", "200")
+    with run_master("deadline") as master:
+        store = MooncakeDistributedStore()
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", master) == 0
+        agent = int(re.search(r"event=ready pid=(\d+)", agent_log(runtime_dir))[1])
+        stop_process(agent)
+        try:
+            began = time.monotonic()
+            assert store.put("k", b"v") == -901
+            assert time.monotonic() - began < 4 * TIME_SCALE
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        assert store.close() == 0
+
+
+def test_a_transfer_ends_at_the_deadline_of_the_environment(monkeypatch):
+    assert engine._timeout([10**9, 10**9]) == 32.0
+    for text, seconds in (("7", 7.0), ("1", 5.0), ("soon", 30.0)):
+        monkeypatch.setenv("MC_TRANSFER_TIMEOUT", text)
+        assert engine._timeout([]) == seconds
+
+
 def test_numbers_that_are_none_are_named(monkeypatch, caplog):
     monkeypatch.setenv("MC_RPC_TIMEOUT_MS", "soon")
     assert _environment.call_timeout_s(5.0) == 5.0 and "MC_RPC_TIMEOUT_MS=soon" in said(caplog)[0]
@@ -194,8 +224,8 @@ def test_an_engine_logs_in_to_redis_as_the_environment_says(redis_server, monkey
     monkeypatch.setenv("MC_REDIS_PASSWORD", "p@ss:w/rd")
     monkeypatch.setenv("MC_REDIS_DB_INDEX", "3")
     monkeypatch.setenv("MC_METADATA_CLUSTER_ID", "fleet-a")
-    engine = TransferEngine()
-    assert engine.initialize("127.0.0.1:7", url, "tcp", "") == 0, said(caplog)
+    first = TransferEngine()
+    assert first.initialize("127.0.0.1:7", url, "tcp", "") == 0, said(caplog)
     other = TransferEngine()
     assert other.initialize("127.0.0.1:8", url, "tcp", "") == 0
     assert other.send_probe("127.0.0.1:7") == 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """setup in all its forms, configuration of puts, life and death of a store."""
 
+import json
 import os
 import signal
 
@@ -376,7 +377,7 @@ def test_a_stores_own_health_and_metrics(environment, master, key):
     store = new()
     more = {"enable_client_http_server": True, "client_http_port": port}
     assert store.setup(*arguments, **more) == 0
-    assert fetch("/health")[0] == 200
+    assert json.loads(fetch("/health")[1]) == {"status": "healthy", "code": 0}
     assert fetch("/metrics")[0] == 200 and "_" in fetch("/metrics")[1]
     assert fetch("/metrics/summary")[0] == 200
     for path in ("/get_all_keys", "/other"):

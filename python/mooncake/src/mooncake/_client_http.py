@@ -5,45 +5,32 @@ from __future__ import annotations
 
 import http.server
 import json
-import logging
 import threading
 from typing import Any
 
 import mckv
 
-logger = logging.getLogger("mooncake")
+from mooncake._http import Handler
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 30
+class _Handler(Handler):
     server: _Server
-
-    def log_message(self, format: str, *args: object) -> None:
-        logger.debug(format, *args)
-
-    def _answer(self, status: int, text: str, kind: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path not in ("/health", "/metrics", "/metrics/summary"):
-            self._answer(404, "404 Not Found", "text/plain")
+            self._answer(404, b"404 Not Found")
             return
         try:
             self.server.client.ping(timeout=1)
             if path != "/health":
-                self._answer(200, _metrics(self.server.client), "text/plain; version=0.0.4")
+                text = _metrics(self.server.client)
+                self._answer(200, text.encode(), "text/plain; version=0.0.4")
                 return
             status, health = 200, {"status": "healthy", "code": 0}
         except mckv.McError as error:
             status, health = 503, {"status": "agent_unreachable", "code": 2, "reason": str(error)}
-        self._answer(status, json.dumps(health), "application/json")
+        self._answer(status, json.dumps(health).encode(), "application/json")
 
 
 def _metrics(client: mckv.Client) -> str:

@@ -23,7 +23,7 @@ import mckv
 from mooncake import _environment
 from mooncake._client_port import ClientPort
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
-from mooncake._http_access import default_host, has_cluster_key
+from mooncake._http import default_host, has_cluster_key
 from mooncake._topology import local_topology
 from mooncake.store import MooncakeDistributedStore
 
@@ -145,14 +145,17 @@ def _store_arguments(values: dict[str, str], port: int) -> list[str]:
     return [f"--store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
 
 
+def _with_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _listening(program: str, host: str, port: int) -> str:
-    """host:port as mc-master takes it, for a name or an IP address."""
+    """The IP address of a name or address, and the port."""
     try:
-        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        where = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0][4]
     except OSError as error:
         sys.exit(f"{program}: {host} is not an address of this host: {error}")
-    address = str(where[0])
-    return f"[{address}]:{port}" if family == socket.AF_INET6 else f"{address}:{port}"
+    return _with_port(str(where[0]), port)
 
 
 def _http_arguments(values: dict[str, str]) -> list[str]:
@@ -192,7 +195,7 @@ def mooncake_master() -> None:
     words = [
         mckv.program("mc-master"),
         f"--listen={_listening('mooncake_master', host, port)}",
-        f"--advertise={_reachable(host)}:{port}",
+        f"--advertise={_with_port(_reachable(host.strip('[]')), port)}",
         *_store_arguments(values, port),
         *_http_arguments(values),
     ]

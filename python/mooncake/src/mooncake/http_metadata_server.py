@@ -2,7 +2,7 @@
 """Mooncake's HTTP metadata server: GET, PUT and DELETE of /metadata?key=KEY, in memory.
 
 mc needs no such server; transfer engines of other processes may. Beyond loopback the server takes
-requests with the token alone (_http_access.py). It holds at most 65,536 keys and 256 MiB.
+requests with the token alone (_http.py). It holds at most 65,536 keys and 256 MiB.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import threading
 import urllib.parse
 
-from mooncake._http_access import Access, default_host
+from mooncake._http import Access, Handler, default_host
 
 MAX_KEYS = 65536
 MAX_VALUE_BYTES = 1 << 20
@@ -22,20 +22,8 @@ MAX_BYTES = 256 << 20  # of all keys and values
 logger = logging.getLogger("mooncake")
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 60
+class _Handler(Handler):
     server: MetadataServer
-
-    def log_message(self, format: str, *args: object) -> None:
-        logger.debug(format, *args)
-
-    def _answer(self, status: int, body: bytes = b"", kind: str = "text/plain") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def _key(self) -> str | None:
         url = urllib.parse.urlsplit(self.path)

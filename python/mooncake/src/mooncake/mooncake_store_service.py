@@ -7,7 +7,7 @@
 
 Errors are {"error", "code"}: 400 a bad request, 404 no such key, 413 more than 100 MiB, 503 no
 agent, 507 no space. The server listens on this host only, unless --host names another address;
-then clients must send the token (_http_access.py).
+then clients must send the token (_http.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mckv import _web
 from mckv._web import Refused
 
 from mooncake import _codes
-from mooncake._http_access import Access
+from mooncake._http import Access
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may use the HTTP servers of this package.
+"""The HTTP servers of this package: their handlers, and who may ask.
 
 A server with a token takes requests with the token alone, as a bearer token or in X-API-Key;
 /health is open. The token is the line in $MC_HTTP_TOKEN_FILE, else $ADMIN_API_KEY. A server that
@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import http.server
+import logging
 import os
 from collections.abc import Mapping
 from email.message import Message
 
 from mckv import _web
+
+logger = logging.getLogger("mooncake")
 
 _MAX_BYTES = 4096  # of a token or a key
 _REMEDY = "set MC_HTTP_TOKEN_FILE or ADMIN_API_KEY, or the cluster's key with MC_CLUSTER_KEY_FILE"
@@ -46,6 +50,23 @@ def _own_token() -> bytes:
     if path:
         return _text(path).splitlines()[0]
     return os.fsencode(os.environ.get("ADMIN_API_KEY", ""))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """A handler of short answers; it logs on the level DEBUG."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def log_message(self, format: str, *args: object) -> None:
+        logger.debug(format, *args)
+
+    def _answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 class Access:
