@@ -27,7 +27,8 @@ enum class Op : std::uint16_t {
   kNoop = 0,
   kReserve = 1,    // a: bytes of each of item_count reservations. Answer: ReservedItem[]
   kPut = 2,        // PutItem[]: publish reservations the client has written
-  kPutStaged = 3,  // PutItem[]: copy from staging, then publish
+  kPutStaged = 3,  // PutItem[]: copy from staging, then publish. a: node id of the host that shall
+                   // hold the objects, or 0
   kAbandon = 4,    // PutItem[] with entry and generation only: give reservations back
   kRemove = 5,     // PutItem[] with key only
   kSetPin = 6,     // PutItem[] with key, pin, pin_ttl_s

@@ -28,7 +28,7 @@ struct RemoteRequest {
     kFetch,     // objects that other hosts hold, for readers on this host
     kExists,    // existence and length, on any host
     kRemove,
-    kPlace,  // ends when another host holds the object, for which this host has no room
+    kPlace,  // ends when another host holds the object
   };
   struct Item {
     std::string key;                 // all kinds but kAnnounce
@@ -44,7 +44,8 @@ struct RemoteRequest {
     std::uint64_t session = 0;
     const MemoryFile* memory = nullptr;  // valid during begin()
     std::uint64_t offset = 0;
-    PutOrder order;  // the key is in the item
+    PutOrder order;          // the key is in the item
+    std::uint64_t host = 0;  // node id of the only host to ask; 0: the master names hosts
   };
   Kind kind = Kind::kFetch;
   std::shared_ptr<Tenant> tenant;

@@ -724,7 +724,8 @@ Server::Step Server::put_staged(Work& work) {
     }
     mc_status failure = MC_OK;
     const bool first_try = work.elsewhere.next_ns == 0 && work.entry == shm::kNoRefill;
-    if (first_try && item_is_sound(work) && goes_in_stripes(work, work.item.fields.length)) {
+    if (first_try && item_is_sound(work) &&
+        (wants_host(work) || goes_in_stripes(work, work.item.fields.length))) {
       return place_elsewhere(work);
     }
     const Step step = begin_copy(work, failure);
@@ -882,16 +883,23 @@ Server::Step Server::copy_staged(Work& work) {
   return Step::kDone;
 }
 
-// ---- Puts without room here ---------------------------------------------------------------------
+// ---- Puts on other hosts ------------------------------------------------------------------------
 
 // Staged puts without room on this host, in the pool or under its capacity: another host of the
-// cluster must hold the object. The agent first evicts cold objects, which costs no other host
+// cluster must hold the object. A put for which the client names a host is first offered there.
+// The agent first evicts cold objects, which costs no other host
 // anything. The agent also waits a moment for objects that are about to leave. If no room can
 // appear, the agent does not wait.
 //
 //   no room ──► summed, a part a turn ──► RemoteRequest::kPlace ──► held there: done
 //      ▲                                        └──► refused: tried here again, then there,
 //      └──────────────────────────────────────────── until the deadline
+
+// True if the client names a host that has not been asked.
+bool Server::wants_host(const Work& work) const {
+  return cluster_ != nullptr && work.session->tenant->clustered && work.request.a != 0 &&
+         work.elsewhere.next_ns == 0;
+}
 
 bool Server::may_go_elsewhere(Work& work, std::uint64_t bytes, ObjectStore::Reserve result) {
   if (cluster_ == nullptr || !work.session->tenant->clustered) return false;
@@ -932,7 +940,8 @@ Server::Step Server::place_elsewhere(Work& work) {
       elsewhere.sum, session.staging() + fields.staging_offset + elsewhere.summed_bytes, step);
   elsewhere.summed_bytes += step;
   if (elsewhere.summed_bytes < fields.length) return Step::kAgain;
-  if (is_late(work)) {
+  const std::uint64_t now = now_ns();
+  if (now >= work.request.deadline_ns) {
     end_late(work);
     return finish_put(work);
   }
@@ -941,9 +950,14 @@ Server::Step Server::place_elsewhere(Work& work) {
   remote_request->kind = RemoteRequest::Kind::kPlace;
   remote_request->tenant = session.tenant;
   remote_request->deadline_ns =
-      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
+      std::min<std::uint64_t>(work.request.deadline_ns, now + MC_MAX_TIMEOUT_NS);
   remote_request->source = {session.id, &session.staging_file(), fields.staging_offset,
                             order_of(work.item, work.request)};
+  if (wants_host(work)) {
+    remote_request->source.host = work.request.a;
+    // The rest of the time is for this host.
+    remote_request->deadline_ns = now + (remote_request->deadline_ns - now) / 2;
+  }
   remote_request->source.order.key = {};
   remote_request->source.order.checksum = elsewhere.sum;
   RemoteRequest::Item item;
@@ -951,7 +965,7 @@ Server::Step Server::place_elsewhere(Work& work) {
   remote_request->items.push_back(std::move(item));
   elsewhere.summed_bytes = 0;
   elsewhere.remote_request = remote_request;
-  cluster_->begin(remote_request, now_ns());
+  cluster_->begin(remote_request, now);
   return Step::kWait;
 }
 

@@ -115,7 +115,8 @@ class Server {
   Step copy_part(Work& work);
   Step copy_staged(Work& work);
   void give_back_copy(Work& work);
-  // Objects without room on this host.
+  // Objects for other hosts: without room here, or by the client's choice.
+  bool wants_host(const Work& work) const;
   bool may_go_elsewhere(Work& work, std::uint64_t bytes, ObjectStore::Reserve result);
   bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
   bool capacity_for(const Work& work, std::uint64_t bytes);

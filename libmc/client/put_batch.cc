@@ -40,6 +40,7 @@ PutBatch::PutBatch(Client& client, Channel& channel, mc_put_item* items, std::si
     items[i].status = kOpen;
     if (bad != MC_OK) end(i, Status(bad));
   }
+  begin_item();
 }
 
 PutBatch::~PutBatch() {
@@ -79,14 +80,19 @@ PutBatch::Wants PutBatch::step() {
         if (const Wants wants = write(next_); wants != Wants::kNothing) return wants;
       }
       ++next_;
-      elsewhere_ = {};
-      lost_reservations_ = 0;
-      free_staging();
+      begin_item();
     }
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
     if (waits()) return Wants::kAnswer;
     if (!begin_again()) return Wants::kNothing;
   }
+}
+
+void PutBatch::begin_item() {
+  for_host_ = wants_host();
+  elsewhere_ = {};
+  lost_reservations_ = 0;
+  free_staging();
 }
 
 // The hash of an item's key, computed once per seed. The seed belongs to the channel's session.
@@ -135,13 +141,13 @@ PutBatch::Wants PutBatch::write_here(std::size_t index, std::uint64_t hash) {
   return Wants::kNothing;
 }
 
-// Another host may have room where this host has none. The agent asks that host, which reads the
-// bytes from staging.
+// Another host may have room where this host has none, or shall hold the object. The agent asks that
+// host, which reads the bytes from staging.
 PutBatch::Wants PutBatch::stage(std::size_t index) {
   const mc_put_item& item = items_[index];
   const std::uint64_t length = value_bytes(item);
   // All items of a request are of one kind.
-  if (!elsewhere_.ok() && !copied_.empty()) {
+  if ((!elsewhere_.ok() || for_host_) && !copied_.empty()) {
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
   }
   const auto staging = client_.staging(rules_.deadline_ns);
@@ -149,8 +155,7 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
     free_staging();
     staging_ = nullptr;
     if (is_away(staging.error().code())) return Wants::kStaging;
-    refused(staging.error());
-    return Wants::kNothing;
+    return not_staged(index, staging.error());
   }
   if (*staging != staging_) free_staging();
   staging_ = *staging;
@@ -166,11 +171,11 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
     return Wants::kNothing;
   }
   if (length > staging_->size_bytes()) {
-    refused({MC_TOO_LARGE, "a value of " + std::to_string(length) +
-                               " bytes does not fit in this client's staging memory of " +
-                               std::to_string(staging_->size_bytes()) +
-                               "; open the client with larger staging_bytes"});
-    return Wants::kNothing;
+    return not_staged(index,
+                      {MC_TOO_LARGE, "a value of " + std::to_string(length) +
+                                         " bytes does not fit in this client's staging memory of " +
+                                         std::to_string(staging_->size_bytes()) +
+                                         "; open the client with larger staging_bytes"});
   }
   auto offset = std::exchange(staging_offset_, std::nullopt);
   if (!offset) offset = allocate_staging(channel_, *staging_, length, 0);
@@ -187,6 +192,12 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
   }
   add(std::move(put), index);
   return Wants::kNothing;
+}
+
+// Staging cannot take the item. An item for another host stays on this host then.
+PutBatch::Wants PutBatch::not_staged(std::size_t index, const Status& why) {
+  refused(why);
+  return is_open(index) && !is_staged() ? write_here(index, hash_of_item(index)) : Wants::kNothing;
 }
 
 void PutBatch::add(Put put, std::size_t index) {
@@ -292,7 +303,9 @@ void PutBatch::on_reserved() {
 
 // The item to copy gets no room here. In a cluster, the item is offered to other hosts.
 void PutBatch::refused(const Status& why) {
-  if (!elsewhere_.ok()) {
+  if (for_host_ && !channel_.memory().isolated) {
+    for_host_ = false;
+  } else if (!elsewhere_.ok()) {
     end(next_, {elsewhere_.code(), std::string(elsewhere_.text()) +
                                        "; and no other host can be asked: " + why.to_string()});
   } else if (mode_ != Mode::kCopy && may_offer_elsewhere(channel_, why.code())) {
@@ -330,7 +343,8 @@ bool PutBatch::must_send() const {
   if (copied_.front().session != channel_.memory().serial) return true;
   if (mode_ == Mode::kCopy) return false;
   // Items for other hosts go alone.
-  const bool elsewhere = !copied_.front().in_pool() && !channel_.memory().isolated;
+  const bool elsewhere =
+      !copied_.front().in_pool() && (wants_host() || !channel_.memory().isolated);
   return elsewhere || copied_.size() >= kItemsPerRequest || copied_bytes_ >= kBytesPerRequest;
 }
 
@@ -344,7 +358,8 @@ PutBatch::Wants PutBatch::send_copied() {
   if (mode_ == Mode::kCopy) return Wants::kNothing;
   // No exception may part the ticket from the puts.
   if (sent_.size() == sent_.capacity()) sent_.reserve(2 * sent_.size() + 4);
-  const auto ticket = send(channel_, copied_, rules_.flags(), rules_.deadline_ns);
+  const std::uint64_t host = wants_host() && !copied_.front().in_pool() ? rules_.host : 0;
+  const auto ticket = send(channel_, copied_, rules_.flags(), rules_.deadline_ns, host);
   if (!ticket) return waits() ? Wants::kAnswer : Wants::kRequest;
   sent_.push_back({*ticket, std::move(copied_)});
   copied_ = {};
@@ -394,6 +409,7 @@ bool PutBatch::begin_again() {
   if (!any || now_ns() >= rules_.deadline_ns) return false;
   ++passes_;
   next_ = prefetched_ = 0;
+  begin_item();
   return true;
 }
 
@@ -464,7 +480,7 @@ namespace {
   const std::uint64_t length = value_bytes(item);
   if (length <= kSmallBytes) channel.wake_ahead();
   const std::uint64_t hash = hash_of(channel, item.key);
-  if (channel.memory().isolated) return false;
+  if (channel.memory().isolated || is_for_other_host(channel, rules)) return false;
   if (!rules.upsert && object_exists(channel, item.key, hash, true)) {
     item.status = MC_OK;
     return true;

@@ -10,6 +10,7 @@
 //        │ no
 //     room: a cached reservation, ──no──► kReserve for items of the same size ──► wants an answer
 //        │  or staging               └──► refused: staging, for other hosts; or done with the status
+//        │  (an item that another host shall hold goes to staging at once)
 //     copy ──► 8 items or 2 MiB are copied: kPut, while the next items are copied
 //        └──► at the end: wants the answers ──► statuses ──session lost: the items again──► done
 //
@@ -88,10 +89,14 @@ class PutBatch {
   }
   std::uint64_t hash_of_item(std::size_t index);
   // The agent or another host copies the value, from staging.
-  bool is_staged() const { return channel_.memory().isolated || !elsewhere_.ok(); }
+  bool is_staged() const { return channel_.memory().isolated || !elsewhere_.ok() || for_host_; }
+  bool wants_host() const { return is_for_other_host(channel_, rules_); }
+  // The item to copy is the next one.
+  void begin_item();
   Wants write(std::size_t index);
   Wants write_here(std::size_t index, std::uint64_t hash);
   Wants stage(std::size_t index);
+  Wants not_staged(std::size_t index, const Status& why);
   Wants reserve(std::uint64_t bytes);
   bool take_spare(std::uint64_t bytes, Reserved& reserved);
   std::uint32_t same_size_from(std::size_t index, std::uint64_t bytes) const;
@@ -123,7 +128,8 @@ class PutBatch {
   int passes_ = 1;
   bool cancelled_ = false;
   // Of the item to copy.
-  Status elsewhere_;  // why the pool refused the item, which is now offered to other hosts
+  bool for_host_ = false;  // the item is offered to the host of the rules
+  Status elsewhere_;       // why the pool refused the item, which is now offered to other hosts
   std::shared_ptr<Staging> staging_;
   std::optional<std::uint64_t> staging_offset_;  // allocated by wait_for_staging()
   int lost_reservations_ = 0;

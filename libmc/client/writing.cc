@@ -166,7 +166,8 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
 }
 
 [[gnu::hot]] Result<Channel::Ticket> send(Channel& channel, std::span<Put> puts,
-                                          std::uint16_t flags, std::uint64_t deadline_ns) {
+                                          std::uint16_t flags, std::uint64_t deadline_ns,
+                                          std::uint64_t host) {
   const auto count = static_cast<std::uint32_t>(puts.size());
   std::uint64_t bytes = shm::result_bytes(count);
   for (const Put& put : puts) bytes += encoded_bytes(put.key.size);
@@ -183,7 +184,7 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
     }
   }
   channel.submit(*ticket, puts.front().in_pool() ? shm::Op::kPut : shm::Op::kPutStaged, flags,
-                 count, deadline_ns);
+                 count, deadline_ns, host);
   return ticket;
 }
 

@@ -29,7 +29,8 @@ struct PutRules {
   std::uint32_t pin_ttl_s = 0;
   bool upsert = false;
   std::uint32_t replicas = 0;
-  bool local = false;  // does not wait for the cluster
+  bool local = false;      // does not wait for the cluster
+  std::uint64_t host = 0;  // node id of the host that shall hold the object; 0: this host
 
   std::uint16_t flags() const {
     return static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
@@ -54,6 +55,11 @@ std::uint64_t value_bytes(const mc_put_item& item);
 mc_status check_item(const mc_put_item& item);
 // A put whose bytes are nowhere yet.
 Put put_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
+
+inline bool is_for_other_host(const Channel& channel, const PutRules& rules) {
+  const Memory& memory = channel.memory();
+  return rules.host != 0 && rules.host != memory.node_id && memory.clustered;
+}
 
 // If the session is replaced during a call, the call is tried again on the new session.
 inline constexpr int kSessionTries = 3;
@@ -88,9 +94,9 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
                         Put& put);
 
 // Asks the agent to publish the puts; with kFlagGroup all or nothing. All lie in the pool, or all
-// in staging. Errors: MC_BUSY, MC_TOO_LARGE (the keys together); the puts are then unchanged.
+// in staging. host: another host, for puts in staging. Errors: MC_BUSY, MC_TOO_LARGE (the keys together); the puts are then unchanged.
 Result<Channel::Ticket> send(Channel& channel, std::span<Put> puts, std::uint16_t flags,
-                             std::uint64_t deadline_ns);
+                             std::uint64_t deadline_ns, std::uint64_t host = 0);
 // Takes the agent's answer into the puts. Reservations of failed puts go back to the agent.
 void settle(Channel& channel, Channel::Ticket ticket, std::span<Put> puts, std::uint16_t flags);
 // send(), the wait, and settle(). The puts are gone afterwards, whatever the outcome.

@@ -351,6 +351,7 @@ class Client(_native.Client):
         timeout: float | None = None,
         replicas: int = 1,
         visibility: int | None = None,
+        host: int = 0,
     ) -> None:
         """Stores a numpy array, torch tensor or other DLPack tensor with its dtype and shape.
 
@@ -372,6 +373,7 @@ class Client(_native.Client):
             timeout=timeout,
             replicas=replicas,
             visibility=visibility,
+            host=host,
         )
 
     def put_sharded(

@@ -112,9 +112,10 @@ class AsyncClient:
         timeout: float | None = None,
         replicas: int = 1,
         visibility: int | None = None,
+        host: int = 0,
     ) -> None:
         """Client.put()."""
-        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility)
+        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host)
         await self._wait(self._live().put((key,), (value,), *rules))
 
     async def put_batch(
@@ -129,9 +130,10 @@ class AsyncClient:
         timeout: float | None = None,
         replicas: int = 1,
         visibility: int | None = None,
+        host: int = 0,
     ) -> None:
         """Puts up to 1,024 objects at once. Raises the first failure; others may be stored."""
-        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility)
+        rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host)
         await self._wait(self._live().put(keys, values, *rules))
 
     async def get(self, key: str | bytes, default: Any = ...) -> Any:

@@ -182,10 +182,10 @@ namespace {
 nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses, nb::handle sizes,
                        nb::handle parents, nb::handle pin, nb::handle pin_ttl, bool upsert,
                        nb::handle timeout, std::uint32_t replicas, nb::handle visibility,
-                       const AddressRanges* ranges) {
+                       std::uint64_t host, const AddressRanges* ranges) {
   const CorePtr core = self.core();
   const Keys names(keys);
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility);
+  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
   const Pieces<mc_slice> pieces(names.size(), addresses, sizes);
   nb::object all_parents;
   if (!parents.is_none()) {

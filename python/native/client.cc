@@ -69,10 +69,10 @@ bool wants_default(mc_status status, nb::handle fallback) {
 
 void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent, nb::handle pin,
          nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
-         nb::handle visibility) {
+         nb::handle visibility, std::uint64_t host) {
   const CorePtr core = self.core();
   const mc_slice name = key_of(key);
-  const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility);
+  const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host);
   const Value bytes(value);
   if (bytes.slices().size() == 1) {
     const mc_slice whole = bytes.slices().front();
@@ -85,12 +85,12 @@ void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent
 
 nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::handle parents,
                    nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
-                   std::uint32_t replicas, nb::handle visibility) {
+                   std::uint32_t replicas, nb::handle visibility, std::uint64_t host) {
   const CorePtr core = self.core();
   const Keys names(keys);
   const nb::object all_values = tuple_of(values);
   require_equal(names.size(), nb::len(all_values), "keys and values must be equally many");
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility);
+  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
   nb::object all_parents;
   if (!parents.is_none()) {
     all_parents = tuple_of(parents);
@@ -460,7 +460,8 @@ tensor in host memory, or a list or tuple of those, stored one after the other; 
 A key that exists is left as it is, unless upsert. parent: key of the prefix this object extends;
 it is never evicted before this one. pin: mckv.Pin; pin_ttl: seconds a soft pin lasts (an hour).
 timeout: seconds (default: the client's). In a cluster, replicas: 1 to 8 hosts hold the object; the
-others copy the object after the put. visibility: mckv.Visibility.
+others copy the object after the put. visibility: mckv.Visibility. host: node id of the host to hold
+the object (mcctl nodes); if that host is full or away, and for 0, this host holds it.
 Raises: NoSpaceError (nothing could be evicted in time), TooLargeError, InvalidArgumentError,
 DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)")
       .def(

@@ -160,12 +160,14 @@ long choice_of(nb::handle value, long highest, const char* error) {
 }  // namespace
 
 PutRules::PutRules(nb::handle parent, nb::handle pin, nb::handle pin_ttl, bool upsert,
-                   nb::handle timeout, std::uint32_t replicas, nb::handle visibility) {
+                   nb::handle timeout, std::uint32_t replicas, nb::handle visibility,
+                   std::uint64_t host) {
   if (!parent.is_none()) options.parent = key_of(parent);
   options.pin = static_cast<mc_pin>(choice_of(pin, MC_PIN_HARD, "pin is one of mckv.Pin"));
   options.visibility = static_cast<mc_visibility>(
       choice_of(visibility, MC_VISIBLE_LOCAL, "visibility is one of mckv.Visibility"));
   options.replicas = replicas;
+  options.host = host;
   options.pin_ttl_ms = milliseconds(pin_ttl);
   options.upsert = upsert ? 1 : 0;
   options.timeout_ns = nanoseconds(timeout);

@@ -108,16 +108,17 @@ class HeldBytes {
 };
 
 // The keyword arguments of all puts behind the parent, and their part of the signature.
-#define MCKV_PUT_ARGS                                                                      \
-  nb::arg("pin") = nb::none(), nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false, \
-  nb::arg("timeout") = nb::none(), nb::arg("replicas") = 1, nb::arg("visibility") = nb::none()
+#define MCKV_PUT_ARGS                                                                           \
+  nb::arg("pin") = nb::none(), nb::arg("pin_ttl") = nb::none(), nb::arg("upsert") = false,      \
+  nb::arg("timeout") = nb::none(), nb::arg("replicas") = 1, nb::arg("visibility") = nb::none(), \
+  nb::arg("host") = 0
 #define MCKV_PUT_KEYWORDS                                                        \
   "pin: int | None = None, pin_ttl: float | None = None, upsert: bool = False, " \
-  "timeout: float | None = None, replicas: int = 1, visibility: int | None = None"
+  "timeout: float | None = None, replicas: int = 1, visibility: int | None = None, host: int = 0"
 struct PutRules {
   mc_put_options options = MC_PUT_OPTIONS_INIT;
   PutRules(nb::handle parent, nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
-           std::uint32_t replicas = 1, nb::handle visibility = nb::none());
+           std::uint32_t replicas = 1, nb::handle visibility = nb::none(), std::uint64_t host = 0);
 };
 
 // Calls body(first, count) for chunks of at most MC_MAX_BATCH_ITEMS items.

@@ -37,11 +37,11 @@ class Queue {
 
   std::uint64_t put(nb::handle keys, nb::handle values, nb::handle parent, nb::handle pin,
                     nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
-                    nb::handle visibility) {
+                    nb::handle visibility, std::uint64_t host) {
     const Keys names(keys);
     const nb::object all = tuple_of(values);
     require_equal(names, all);
-    const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility);
+    const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host);
     std::vector<HeldBytes> held;
     std::vector<mc_slice> slices;
     std::vector<mc_put_item> items;
@@ -179,11 +179,12 @@ void bind_queue(nb::module_& module) {
       .def("put", &Queue::put, nb::arg("keys"), nb::arg("values"), nb::arg("parent").none(),
            nb::arg("pin").none(), nb::arg("pin_ttl").none(), nb::arg("upsert"),
            nb::arg("timeout").none(), nb::arg("replicas"), nb::arg("visibility").none(),
+           nb::arg("host"),
            nb::sig("def put(self, keys: collections.abc.Sequence[str | bytes], values: "
                    "collections.abc.Sequence[typing.Any], parent: str | bytes | None, pin: int | "
                    "None, pin_ttl: "
                    "float | None, upsert: bool, timeout: float | None, replicas: int, visibility: "
-                   "int | None) -> int"))
+                   "int | None, host: int) -> int"))
       .def("get", &Queue::get, nb::arg("keys"), nb::arg("buffers"),
            nb::sig("def get(self, keys: collections.abc.Sequence[str | bytes], buffers: "
                    "collections.abc.Sequence[typing.Any]) -> int"))

@@ -210,9 +210,10 @@ Without commit() the room goes back when the object is gone.)")
           "commit",
           [](Reservation& self, nb::handle key, nb::handle length, nb::handle parent,
              nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
-             std::uint32_t replicas, nb::handle visibility) {
-            self.commit(key, length,
-                        PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility));
+             std::uint32_t replicas, nb::handle visibility, std::uint64_t host) {
+            self.commit(
+                key, length,
+                PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host));
           },
           nb::arg("key"), nb::arg("length") = nb::none(), nb::kw_only(),
           nb::arg("parent") = nb::none(), MCKV_PUT_ARGS,
@@ -260,9 +261,9 @@ At most 1,024 objects; one thread at a time.)")
           "put",
           [](Group& self, nb::handle key, nb::handle value, nb::handle parent, nb::handle pin,
              nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
-             nb::handle visibility) {
+             nb::handle visibility, std::uint64_t host) {
             self.put(key, value,
-                     PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility));
+                     PutRules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host));
           },
           nb::arg("key"), nb::arg("value"), nb::kw_only(), nb::arg("parent") = nb::none(),
           MCKV_PUT_ARGS,

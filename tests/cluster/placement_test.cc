@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts on a host without room: another host holds the object.
+// Puts on a host without room, and puts for which the client names a host: another host holds the
+// object.
 #include "cluster/cluster_fixture.h"
 
 #include "libmc/base/clock.h"
@@ -218,6 +219,101 @@ TEST_F(Placement, APutFailsByItsDeadlineIfNoHostHasRoom) {
   // An object that fits in no pool is too large, not late.
   const std::string large = content("large", 20 * kMiB);
   EXPECT_EQ(put(small_, "large", large, &hard), MC_TOO_LARGE) << mc_last_error();
+}
+
+class NamedHost : public ClusterTest {
+ protected:
+  std::uint64_t node_of(std::size_t agent) { return ask(agent, "status")["node_id"].asUInt64(); }
+  std::vector<std::uint64_t> holders_of(const std::string& key) {
+    Json::Value request;
+    request["key"] = key;
+    std::vector<std::uint64_t> nodes;
+    const Json::Value found = ask(0, "where", request);
+    for (const Json::Value& holder : found["holders"]) {
+      nodes.push_back(holder["node"].asUInt64());
+    }
+    return nodes;
+  }
+  mc_status put_for(std::uint64_t node, const std::string& key, const std::string& value,
+                    bool upsert = false) {
+    mc_put_options options = MC_PUT_OPTIONS_INIT;
+    options.host = node;
+    options.upsert = upsert ? 1 : 0;
+    return put(0, key, value, &options);
+  }
+};
+
+TEST_F(NamedHost, HoldsTheObjectsOfOtherHostsClients) {
+  for (const char* const mode : {"direct", "isolated"}) {
+    SCOPED_TRACE(mode);
+    agents_.clear();
+    start(3, {{"mode", mode}, {"isolated_allow_same_user", "true"}});
+    const std::uint64_t here = node_of(0), there = node_of(2);
+    using Nodes = std::vector<std::uint64_t>;
+    ASSERT_EQ(put_for(there, "a", content("a", kObject)), MC_OK) << mc_last_error();
+    EXPECT_EQ(holders_of("a"), Nodes{there});
+    ASSERT_EQ(put_for(here, "b", content("b", kObject)), MC_OK) << mc_last_error();
+    EXPECT_EQ(holders_of("b"), Nodes{here});
+    // A batch, from memory that the agent shares.
+    void* memory = nullptr;
+    ASSERT_EQ(mc_alloc(client(0), kObject, &memory), MC_OK) << mc_last_error();
+    const std::string shared = content("shared", kObject);
+    shared.copy(static_cast<char*>(memory), kObject);
+    const std::string other = content("other", 100);
+    const mc_slice values[] = {{memory, kObject}, slice(other)};
+    mc_put_item items[] = {{slice("c"), &values[0], 1, {nullptr, 0}, MC_OK},
+                           {slice("d"), &values[1], 1, {nullptr, 0}, MC_OK}};
+    mc_put_options options = MC_PUT_OPTIONS_INIT;
+    options.host = there;
+    ASSERT_EQ(mc_put_batch(client(0), items, 2, &options), MC_OK) << mc_last_error();
+    EXPECT_EQ(holders_of("c"), Nodes{there});
+    EXPECT_EQ(holders_of("d"), Nodes{there});
+    EXPECT_TRUE(get(1, "c") == shared);
+    EXPECT_TRUE(get(0, "d") == other);
+    // An existing object stays where the object is; an upsert moves the object.
+    ASSERT_EQ(put_for(there, "b", content("new", kObject)), MC_OK) << mc_last_error();
+    ASSERT_EQ(put_for(here, "a", content("new", kObject)), MC_OK) << mc_last_error();
+    EXPECT_TRUE(get(1, "b") == content("b", kObject));
+    EXPECT_TRUE(get(1, "a") == content("a", kObject));
+    ASSERT_EQ(put_for(there, "b", content("new", kObject), true), MC_OK) << mc_last_error();
+    EXPECT_EQ(holders_of("b"), Nodes{there});
+    EXPECT_TRUE(get(0, "b") == content("new", kObject));
+    for (std::size_t i = 0; i < 3; ++i) close_clients(i);
+  }
+}
+
+TEST_F(NamedHost, WithoutRoomOrAwayLeavesTheObjectHere) {
+  start(2, {{"pool_bytes", "64MiB"}, {"max_pool_bytes", "64MiB"}});
+  const std::uint64_t here = node_of(0);
+  ASSERT_EQ(put_for(12345, "unknown", content("unknown", kObject)), MC_OK) << mc_last_error();
+  EXPECT_EQ(holders_of("unknown"), std::vector<std::uint64_t>{here});
+  // The object is larger than the other pool, or than the client's staging memory.
+  options_["pool_bytes"] = options_["max_pool_bytes"] = "8MiB";
+  agents_.push_back(std::make_unique<AgentProcess>());
+  start_agent(2);
+  wait_until_joined();
+  const std::uint64_t small = node_of(2);
+  ASSERT_EQ(put_for(small, "large", content("large", 20 * kMiB)), MC_OK) << mc_last_error();
+  EXPECT_EQ(holders_of("large"), std::vector<std::uint64_t>{here});
+  close_clients(2);
+  agents_[2]->kill_hard();
+  ASSERT_EQ(put_for(small, "away", content("away", kObject)), MC_OK) << mc_last_error();
+  EXPECT_EQ(holders_of("away"), std::vector<std::uint64_t>{here});
+}
+
+TEST_F(NamedHost, IsRefusedForGroupsAndReservations) {
+  start(2);
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.host = node_of(1);
+  mc_reservation* reservation = nullptr;
+  ASSERT_EQ(mc_reserve(client(0), 100, 0, &reservation), MC_OK) << mc_last_error();
+  EXPECT_EQ(mc_commit(reservation, slice("a"), 100, &options), MC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(mc_last_error()).find("host"), std::string::npos) << mc_last_error();
+  ASSERT_EQ(mc_group_begin(client(0), &options.group), MC_OK);
+  EXPECT_EQ(mc_put(client(0), slice("b"), slice("value"), &options), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_group_commit(options.group, 0), MC_GROUP_ABORTED);
+  EXPECT_FALSE(exists(0, "a"));
+  EXPECT_FALSE(exists(0, "b"));
 }
 
 }  // namespace

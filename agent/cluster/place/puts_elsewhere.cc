@@ -36,9 +36,15 @@ void PutsElsewhere::begin(const std::shared_ptr<RemoteRequest>& remote_request,
   ++placer_.counters().asked;
   RemoteRequest::Item& item = remote_request->items.front();
   const metadata::KeyHash name = tenant.name_of(item.key);
+  const RemoteRequest::Source& source = remote_request->source;
+  const bool held_here = source.host != metadata::kNoNode && tenant.find(name) != kNoEntry;
+  if (held_here && !source.order.upsert) {
+    ++placer_.counters().existed;
+    return operations_.settle(*remote_request, item, MC_OK);
+  }
   const bool busy = operations_.count(OperationKind::kPut) >= kMaxPuts;
   const auto region = masters_.of(name).ready() && !busy
-                          ? memory_.region_of(remote_request->source)
+                          ? memory_.region_of(source)
                           : fail(MC_BUSY, "no master, or too much is being placed");
   if (!region) {
     ++placer_.counters().master_away;
@@ -102,10 +108,12 @@ void PutsElsewhere::take_found(PutElsewhere& put) {
       return settle(put, MC_OK, placer_.counters().existed);
     }
   }
-  if (!goes_in_stripes(put, false)) place(put, std::move(nodes));
+  const MemberId wanted = put.remote_request->source.host;
+  if (wanted != metadata::kNoNode) return place(put, {wanted}, true);
+  if (!goes_in_stripes(put, false)) place(put, std::move(nodes), false);
 }
 
-void PutsElsewhere::place(PutElsewhere& put, std::vector<MemberId> nodes) {
+void PutsElsewhere::place(PutElsewhere& put, std::vector<MemberId> nodes, bool chosen) {
   const RemoteRequest::Source& source = put.remote_request->source;
   Placement::Put what;
   what.remote_request = put.remote_request;
@@ -115,7 +123,7 @@ void PutsElsewhere::place(PutElsewhere& put, std::vector<MemberId> nodes) {
   what.offset = source.offset;
   what.length = source.order.length;
   what.sum = source.order.checksum;
-  put.placement = placer_.begin(std::move(what), *put.tenant(), std::move(nodes), false, put.id());
+  put.placement = placer_.begin(std::move(what), *put.tenant(), std::move(nodes), chosen, put.id());
   put.at = Step::kPlacing;
   operations_.wake_at(put, Operation::kNever);
 }
@@ -131,7 +139,9 @@ void PutsElsewhere::take_placement(PutElsewhere& put) {
       return fetcher_.replaced(name, UINT64_MAX);
     }
     case Placement::End::kNobody:
-      if (goes_in_stripes(put, true)) return;
+      if (put.remote_request->source.host == metadata::kNoNode && goes_in_stripes(put, true)) {
+        return;
+      }
       return settle(put, MC_NO_SPACE, counters.nobody);
     case Placement::End::kRefused:
       return settle(put, MC_NO_SPACE, counters.refused);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts for which this host has no room. Another host holds the object as a whole, or several hosts
-//   hold the object in stripes.
+// Puts for which this host has no room, or for which the client names another host. Another host
+//   holds the object as a whole, or several hosts hold the object in stripes.
 //
 //     begin ──► kLocate ──► kLocating ──► kPlacing: a Placement ──► done
 //                              │ exists: done     │ no host takes the object
 //                              └─ too large ──────┴──► a Striping, which has the put from then on
 //
+//   A put for a named host is offered to that host alone, and never goes in stripes.
 //   An object that exists stays as it is, unless the put is an upsert. An upsert is first offered to
 //   the object's holders.
 // Threads: the agent's loop.
@@ -75,7 +76,7 @@ class PutsElsewhere {
   void step(PutElsewhere& put);
   void locate(PutElsewhere& put);
   void take_found(PutElsewhere& put);
-  void place(PutElsewhere& put, std::vector<MemberId> nodes);
+  void place(PutElsewhere& put, std::vector<MemberId> nodes, bool chosen);
   void take_placement(PutElsewhere& put);
   bool goes_in_stripes(PutElsewhere& put, bool must);
   void settle(PutElsewhere& put, mc_status status, std::uint64_t& reason);

@@ -64,6 +64,7 @@ namespace mc::client {
   }
   rules.replicas = given.replicas;
   rules.local = given.visibility == MC_VISIBLE_LOCAL;
+  rules.host = given.host;
   return rules;
 }
 
@@ -77,6 +78,10 @@ Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_it
   if (!group.puts.empty() && group.puts.front().session != channel.memory().serial) {
     for (std::size_t i = 0; i < count; ++i) items[i].status = MC_SESSION_LOST;
     return {MC_SESSION_LOST, "the agent lost the session of this group"};
+  }
+  if (is_for_other_host(channel, rules)) {
+    for (std::size_t i = 0; i < count; ++i) items[i].status = MC_INVALID_ARGUMENT;
+    return {MC_INVALID_ARGUMENT, "a group stays on this host: mc_put_options.host must be 0"};
   }
   const std::size_t room = MC_MAX_GROUP_ITEMS - group.puts.size();
   for (std::size_t i = room; i < count; ++i) items[i].status = MC_TOO_LARGE;
@@ -248,6 +253,10 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   if (!channel) return fail_with(channel.error());
   if (&(*channel)->memory() != reservation->memory.get()) {
     return fail_with({MC_SESSION_LOST, "the agent lost the session of this reservation"});
+  }
+  if (is_for_other_host(**channel, *rules)) {
+    return fail_with(
+        {MC_INVALID_ARGUMENT, "a reservation stays on this host: mc_put_options.host must be 0"});
   }
   Put put = put_of(**channel, {key, nullptr, 0, {nullptr, 0}, MC_OK}, *rules);
   put.fields.length = length;

@@ -173,9 +173,14 @@ typedef struct mc_put_options {
    * part. The put writes the first replica; the other hosts copy the object after the put. */
   uint32_t replicas;
   mc_visibility visibility;
+  /* In a cluster: node id (see mcctl nodes) of the host that shall hold the first replica; 0: this
+   * host. The value takes one more copy, through the client's staging memory. A host that is full,
+   * away or unknown is not waited for beyond half of the deadline: this host holds the object then.
+   * Groups and reservations stay on this host: there, another host is MC_INVALID_ARGUMENT. */
+  uint64_t host;
 } mc_put_options;
 #define MC_PUT_OPTIONS_INIT \
-  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER }
+  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER, 0 }
 
 /* Stores one copy of value under key. Returns when the object is visible as options->visibility
  * says. If the key exists, the put succeeds and leaves the stored object unchanged (but see

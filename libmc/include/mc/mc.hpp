@@ -79,6 +79,7 @@ struct PutOptions {
   bool upsert = false;           // replace what is stored under the key
   std::uint32_t replicas = 0;    // in a cluster: number of replicas; 0: one
   mc_visibility visibility = MC_VISIBLE_CLUSTER;
+  std::uint64_t host = 0;  // in a cluster: node id of the host to hold the object; 0: this host
 };
 
 namespace detail {
@@ -102,7 +103,8 @@ inline mc_put_options put_options(const PutOptions& options, mc_group* group = n
           options.pin_ttl_ms,
           group,
           options.replicas,
-          options.visibility};
+          options.visibility,
+          options.host};
 }
 
 template <typename T>

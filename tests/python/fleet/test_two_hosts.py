@@ -171,6 +171,17 @@ def test_a_process_without_memory_stores_on_the_other_host(hosts, master, key):
         assert a.get(key) == b"v" * 100_000
 
 
+def test_a_store_names_the_other_host_by_address(hosts, master, key):
+    here, there = hosts
+    with (
+        store(here, master, 32 * MiB) as a,
+        store(there, master, 32 * MiB, LOCAL_HOSTNAME=there.address) as b,
+    ):
+        assert a("put_on", b("get_hostname"), key, "dmFsdWU=") == 0
+        (segment,) = a("segments_of", key)
+        assert segment.startswith(f"{there.address}:") and a.get(key) == b"value"
+
+
 def test_a_restarted_process_finds_the_objects_of_the_killed_one(hosts, master, key):
     here, there = hosts
     with store(here, master, 32 * MiB) as a:

@@ -175,8 +175,21 @@ class Memory:
 
 
 @pytest.fixture
-def memory(store):
-    made = Memory()
-    assert store.register_buffer(made.address, made.SIZE) == 0
-    yield made
-    assert store.unregister_buffer(made.address) == 0
+def memory_of():
+    """Registers memory for a store."""
+    registered = []
+
+    def make(store):
+        made = Memory()
+        assert store.register_buffer(made.address, made.SIZE) == 0
+        registered.append((store, made))
+        return made
+
+    yield make
+    for store, made in registered:
+        assert store.unregister_buffer(made.address) == 0
+
+
+@pytest.fixture
+def memory(memory_of, store):
+    return memory_of(store)

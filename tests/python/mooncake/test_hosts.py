@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores on two hosts of a cluster: removals by pattern, and replicas."""
+"""Stores on two hosts of a cluster: removals by pattern, replicas, and preferred segments."""
 
 import mooncake.store
 import pytest
@@ -44,3 +44,44 @@ def test_replicas_lie_on_both_hosts(two_stores, key):
     assert [one.size for one in places] == [1, 1] and not found
     assert len({one.transport_endpoint for one in places}) == 2
     assert there.remove(key) == 0 and here.is_exist(key) == 0
+
+
+def segments_of(store, key):
+    found = store.get_replica_desc(key)
+    return [one.get_memory_descriptor().buffer_descriptor.transport_endpoint for one in found]
+
+
+def test_an_object_lies_in_its_preferred_segment(two_stores, memory_of, key):
+    here, there = two_stores
+    config = mooncake.store.ReplicateConfig()
+    assert there.put(key("of there"), b"v") == 0 and here.put(key("of here"), b"v") == 0
+    (segment,) = segments_of(here, key("of there"))
+    (own,) = segments_of(here, key("of here"))
+    config.preferred_segment = segment
+    config.preferred_segments = [own]  # preferred_segment comes first
+    assert here.put(key("a"), b"v" * 100, config) == 0
+    assert here.put_batch([key("b"), key("c")], [b"b", b"c"], config) == 0
+    memory = memory_of(here)
+    assert here.put_from(key("d"), memory.address, 100, config) == 0
+    assert here.batch_put_from([key("e")], [memory.address], [100], config) == [0]
+    for name in "abcde":
+        assert segments_of(there, key(name)) == [segment], name
+    assert here.get(key("a")) == b"v" * 100 and there.get(key("d")) == memory.bytes(0, 100)
+    assert here.batch_put_session_start([key("f")], [10], config) == [0]
+    assert here.batch_put_session_end([key("f")]) == [0]
+    assert segments_of(here, key("f")) == [own]
+
+
+def test_segments_that_no_host_has_are_ignored(two_stores, key):
+    here, there = two_stores
+    assert there.put(key("of there"), b"v") == 0 and here.put(key("of here"), b"v") == 0
+    (segment,) = segments_of(here, key("of there"))
+    (own,) = segments_of(here, key("of here"))
+    config = mooncake.store.ReplicateConfig()
+    config.preferred_segment = "nobody:1"
+    assert here.put(key("a"), b"v", config) == 0 and segments_of(here, key("a")) == [own]
+    config.preferred_segment = here.get_hostname()
+    assert here.put(key("b"), b"v", config) == 0 and segments_of(here, key("b")) == [own]
+    config.preferred_segment = ""
+    config.preferred_segments = ["nobody:1", segment]
+    assert here.put(key("c"), b"v", config) == 0 and segments_of(here, key("c")) == [segment]

@@ -81,6 +81,8 @@ class StoreBase:
         if ttl is not None and (not soft or ttl > _MAX_SOFT_PIN_MS):
             return _codes.INVALID_PARAMS
         rules: dict[str, Any] = {}
+        if host := self._preferred_host(config):
+            rules["host"] = host
         if config.replica_num > 1:
             rules["replicas"] = min(config.replica_num, _MAX_REPLICAS)
         if groups is not None:
@@ -91,6 +93,19 @@ class StoreBase:
             rules["pin"] = mckv.Pin.SOFT
             rules["pin_ttl"] = _DEFAULT_SOFT_PIN_S if ttl is None else ttl / 1e3
         return rules
+
+    def _preferred_host(self, config: ReplicateConfig) -> int:
+        """Node id of the first preferred segment that a host has; 0: this host, or no such host."""
+        wanted = [config.preferred_segment] if config.preferred_segment else []
+        pool = self._pool
+        if pool is None:
+            return 0
+        for name in wanted or config.preferred_segments:
+            if name == self._hostname:
+                return 0
+            if (node := pool.node_of(name)) is not None:
+                return node
+        return 0
 
     def _put(self, key: Any, parts: Any, config: ReplicateConfig, upsert: bool) -> int:
         key_of(key)

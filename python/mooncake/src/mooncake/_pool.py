@@ -31,6 +31,7 @@ logger = logging.getLogger("mooncake")
 _Name = tuple[int, str, str]  # process, agent or master, tenant
 _PATIENCE_S = 5.0
 _LOOK_S = 1.0  # between two looks at the agent
+_HOSTS_S = 5.0  # between two questions about the same segment
 _MASTER = "127.0.0.1:50051"
 
 
@@ -53,7 +54,37 @@ class Pool:
         self.tenant = name[2]
         self._sized = sized  # the pool has a size of its own
         self._lent: dict[object, _Lent] = {}  # by store
+        self._hosts: dict[str, int | None] = {}  # by segment, as node_of(), for some seconds
+        self._hosts_until = 0.0
         self._closed = threading.Event()
+
+    def node_of(self, segment: str) -> int | None:
+        """The node id of the host with this segment; 0: this host; None: no host has it.
+
+        A segment's name is the address of the host's agent, or the host:port of a store there.
+        """
+        now = time.monotonic()
+        if now >= self._hosts_until:
+            self._hosts = {}
+            self._hosts_until = now + _HOSTS_S
+        if segment not in self._hosts:
+            self._hosts[segment] = self._ask_for_node(segment)
+        return self._hosts[segment]
+
+    def _ask_for_node(self, segment: str) -> int | None:
+        try:
+            nodes = self.client.ask({"verb": "nodes"})["nodes"]
+        except mckv.McError:
+            return None
+        by_address = {one["address"]: 0 if one["self"] else int(one["node"]) for one in nodes}
+        if segment in by_address:
+            return by_address[segment]
+        own = [address for address, node in by_address.items() if node == 0]
+        wanted = _host_addresses(segment)
+        for address in own + sorted(by_address):
+            if wanted & _host_addresses(address):
+                return by_address[address]
+        return None
 
     def guard(self, master: str, hostname: str, options: dict[str, str]) -> None:
         """Starts the agent again if it dies: the client's calls then go on. Until close()."""
@@ -108,6 +139,16 @@ class Pool:
             except mckv.McError as error:
                 logger.warning("mc: the pool keeps a closed store's memory: %s", error)
                 self._lent = lent
+
+
+def _host_addresses(segment: str) -> set[str]:
+    """The IP addresses of the host in "host:port" or "host"; the name itself if unknown."""
+    host = segment.rpartition(":")[0] or segment
+    host = host.strip("[]")
+    try:
+        return {str(one[4][0]) for one in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
 
 
 _lock = threading.Lock()

@@ -74,9 +74,14 @@ class SessionCalls(StoreBase):
         sizes: list[int],
         config: ReplicateConfig = DEFAULT,
     ) -> list[int]:
-        """Reserves each object; 0, or -705 if the object exists or is being written."""
+        """Reserves each object; 0, or -705 if the object exists or is being written.
+
+        The objects stay on this host, whatever the preferred segment.
+        """
         names = keys_of(keys)
         rules = self._rules(config, len(names))
+        if isinstance(rules, dict):
+            rules.pop("host", None)
         if isinstance(rules, int) or len(names) != len(sizes):
             return [rules if isinstance(rules, int) else _codes.INVALID_PARAMS] * len(names)
         made = []
