@@ -76,7 +76,7 @@ Verb get_verb(Context& context);
 Verb rm_verb(Context& context);
 Verb exists_verb(Context& context);
 Verb segment_verb(Context& context);
-std::vector<Verb> cluster_verbs(Context& context);  // cluster nodes where replicate drain ping
+std::vector<Verb> cluster_verbs(Context& context);  // the verbs of verbs/cluster.cc
 Verb rails_verb(Context& context);
 Verb top_verb(Context& context);
 Verb topo_verb(Context& context);

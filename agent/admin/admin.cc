@@ -18,8 +18,9 @@ namespace mc::agent {
 namespace {
 
 // Verbs that the cluster answers.
-constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "drain",
-                                              "ping",    "replicate", "rails"};
+constexpr std::string_view kClusterVerbs[] = {"cluster",   "nodes", "where", "drain", "ping",
+                                              "replicate", "rails", "copy",  "move",  "task"};
+constexpr const char* kNoSuchNamespace = "no such namespace; see mcctl segment list";
 constexpr const char* kNotYours =
     "only root and the agent's user may make changes; run mcctl as one of these users";
 
@@ -112,6 +113,13 @@ void Admin::answer_object(const Json::Value& request, std::string_view text,
   if ((verb == "drain" || verb == "replicate") && !may_change_pools(peer.uid)) {
     done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
     return;
+  }
+  // Only the users of a namespace may see and move its objects.
+  if (verb == "where" || verb == "copy" || verb == "move") {
+    const auto tenant = at_.namespaces.find(request.get("namespace", "default").asString());
+    if (!tenant || !at_.namespaces.admits(peer, tenant.get())) {
+      return done(text_of(failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace)));
+    }
   }
   if (at_.cluster == nullptr) {
     done(text_of(
@@ -228,8 +236,7 @@ void Admin::answer_about_keys(const Json::Value& request, std::string_view text,
   // Only the users of a namespace may see its keys. Other users get the answer for an unknown
   // namespace.
   if (!tenant || !at_.namespaces.admits(peer, tenant.get())) {
-    return done(
-        text_of(failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list")));
+    return done(text_of(failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace)));
   }
   const bool lists = word(request, "verb") == "ls";
   const bool shared = tenant->clustered && at_.cluster != nullptr;

@@ -52,6 +52,8 @@ std::string unescaped(const Json::Value& text) {
   return unescape_key(text.asString()).value_or(text.asString());
 }
 
+constexpr const char* kNoSuchNode = "no member has that node id or address; see mcctl nodes";
+
 // Holders of many keys, in a compact form: an answer may list thousands.
 Json::Value holders_json(const metadata::LocateAnswer& answer) {
   Json::Value value;
@@ -286,6 +288,7 @@ const ClusterNode::Verbs::Verb ClusterNode::Verbs::kVerbs[] = {
     {"cluster", &Verbs::cluster}, {"rails", &Verbs::rails}, {"nodes", &Verbs::nodes},
     {"where", &Verbs::where},     {"drain", &Verbs::drain}, {"replicate", &Verbs::replicate},
     {"ping", &Verbs::ping},       {"ls", &Verbs::list},     {"rm", &Verbs::remove},
+    {"copy", &Verbs::copy},       {"move", &Verbs::move},   {"task", &Verbs::task},
 };
 
 bool ClusterNode::Verbs::ask(std::string_view verb, std::string_view request_text, Answer done) {
@@ -430,8 +433,7 @@ void ClusterNode::Verbs::drain(const Json::Value& request, const Answer& done) {
   drain.node = node_named(node_.peers_, request["node"]);
   drain.stop = request.get("stop", false).asBool();
   if (drain.node == 0) {
-    return done(
-        failure({MC_INVALID_ARGUMENT, "no member has that node id or address; see mcctl nodes"}));
+    return done(failure({MC_INVALID_ARGUMENT, kNoSuchNode}));
   }
   node_.masters_.drain(drain, answer_by_ns(), [done](const Result<wire::DrainAnswer>& answer) {
     if (!answer) return done(failure(answer.error()));
@@ -460,6 +462,76 @@ void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& don
   } else {
     done("{}");
   }
+}
+
+// ---- Copies and moves ---------------------------------------------------------------------------
+
+void ClusterNode::Verbs::copy(const Json::Value& request, const Answer& done) {
+  std::vector<MemberId> targets;
+  for (const Json::Value& name : request["targets"]) {
+    targets.push_back(node_named(node_.peers_, name));
+  }
+  relocate(request, metadata::kNoNode, std::move(targets), done);
+}
+
+void ClusterNode::Verbs::move(const Json::Value& request, const Answer& done) {
+  const MemberId source = node_named(node_.peers_, request["source"]);
+  if (source == metadata::kNoNode) return done(failure({MC_INVALID_ARGUMENT, kNoSuchNode}));
+  relocate(request, source, {node_named(node_.peers_, request["target"])}, done);
+}
+
+void ClusterNode::Verbs::relocate(const Json::Value& request, MemberId source,
+                                  std::vector<MemberId> targets, const Answer& done) {
+  const ClusterTenant* const tenant =
+      find_tenant(node_.tenants_, request.get("namespace", "default").asString());
+  if (tenant == nullptr) return done(failure(Status(MC_NO_SUCH_NAMESPACE)));
+  if (std::ranges::find(targets, metadata::kNoNode) != targets.end()) {
+    return done(failure({MC_INVALID_ARGUMENT, kNoSuchNode}));
+  }
+  if (targets.empty() || targets.size() > MC_MAX_REPLICAS) {
+    return done(failure({MC_INVALID_ARGUMENT, "targets is a list of 1 to 8 hosts"}));
+  }
+  const metadata::KeyHash name = tenant->name_of(unescaped(request["key"]));
+  const std::uint32_t partition = node_.masters_.partition_of(name);
+  node_.masters_.at(partition).relocate(
+      {name, source, std::move(targets)}, answer_by_ns(),
+      [done, partition](const Result<wire::RelocationId>& answer) {
+        if (!answer) return done(failure(answer.error()));
+        Json::Value value;
+        value["task"].append(u64(answer->epoch));
+        value["task"].append(u64(answer->number * metadata::kMaxPartitions + partition));
+        done(text_of(value));
+      });
+}
+
+void ClusterNode::Verbs::task(const Json::Value& request, const Answer& done) {
+  const Json::Value& id = request["task"];
+  if (!id.isArray() || id.size() != 2 || !id[0].isUInt64() || !id[1].isUInt64()) {
+    return done(failure({MC_INVALID_ARGUMENT, "task is the answer of a copy or a move"}));
+  }
+  const std::uint64_t number = id[1].asUInt64();
+  const auto partition = static_cast<std::uint32_t>(number % metadata::kMaxPartitions);
+  if (partition >= node_.masters_.count()) {
+    return done(failure({MC_NOT_FOUND, "no master has such a task"}));
+  }
+  node_.masters_.at(partition).relocation(
+      {id[0].asUInt64(), number / metadata::kMaxPartitions}, answer_by_ns(),
+      [this, id, done](const Result<wire::RelocationAnswer>& answer) {
+        if (!answer) return done(failure(answer.error()));
+        static constexpr const char* kStates[] = {"pending", "running", "failed", "done"};
+        const std::uint64_t now_ms = ClusterTenant::wall_ns() / kMs;
+        Json::Value value;
+        value["task"] = id;
+        value["type"] = answer->moves ? "move" : "copy";
+        value["state"] = kStates[static_cast<std::size_t>(answer->state)];
+        value["begun_ms"] = u64(now_ms - answer->age_ms);
+        value["changed_ms"] = u64(now_ms - answer->changed_ms);
+        value["node"] = u64(answer->node);
+        value["address"] =
+            answer->node == metadata::kNoNode ? "" : node_.peers_.address_of(answer->node);
+        value["message"] = answer->message;
+        done(text_of(value));
+      });
 }
 
 // ---- Listings and removals by pattern --------------------------------------------------------

@@ -53,10 +53,16 @@ class ClusterNode::Verbs {
   void where_many(const ClusterTenant& tenant, const Json::Value& keys, const Answer& done);
   void drain(const Json::Value& request, const Answer& done);
   void replicate(const Json::Value& request, const Answer& done);
+  void copy(const Json::Value& request, const Answer& done);
+  void move(const Json::Value& request, const Answer& done);
+  void task(const Json::Value& request, const Answer& done);
   void ping(const Json::Value& request, const Answer& done);
   void list(const Json::Value& request, const Answer& done);
   void remove(const Json::Value& request, const Answer& done);
 
+  // Begins a task that the master of the key carries out. source: a move's; kNoNode: a copy.
+  void relocate(const Json::Value& request, MemberId source, std::vector<MemberId> targets,
+                const Answer& done);
   void answer_list(const ListedPage& page, const std::string& after, const Answer& done) const;
 
   Json::Value counters() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The verbs that concern other hosts: cluster status, nodes, where, replicate, drain, ping.
+// The verbs that concern other hosts: cluster status, nodes, where, replicate, copy, move, drain, ping.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -22,6 +22,7 @@ namespace mc::ctl {
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll{200};
+constexpr std::chrono::milliseconds kTaskPoll{20};
 constexpr unsigned kMaxPings = 1000;
 
 std::optional<Json::Value> ask(Context& context, const std::string& verb,
@@ -179,6 +180,46 @@ Json::Value node_value(const std::string& text) {
       !text.empty() && text.size() <= 20 &&
       std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   return number ? Json::Value(Json::UInt64{std::stoull(text)}) : Json::Value(text);
+}
+
+struct RelocationOptions {
+  KeyOptions key;
+  std::vector<std::string> targets;  // of a copy
+  std::string source, target;        // of a move
+  bool no_wait = false;
+};
+
+// Begins a task, and waits for the end.
+void run_relocation(Context& context, const std::string& verb, const RelocationOptions& options) {
+  const auto key = key_from_text(context, verb, options.key.key, options.key.escaped);
+  if (!key) return;
+  Json::Value request;
+  request["key"] = escape_key(*key);
+  request["namespace"] = context.name_space;
+  for (const std::string& target : options.targets) request["targets"].append(node_value(target));
+  if (verb == "move") {
+    request["source"] = node_value(options.source);
+    request["target"] = node_value(options.target);
+  }
+  auto answer = ask(context, verb, verb, request);
+  if (!answer) return;
+  Json::Value question;
+  question["task"] = field(*answer, "task");
+  for (;;) {
+    answer = ask(context, verb, "task", question);
+    if (!answer) return;
+    const std::string state = text_field(*answer, "state");
+    if (options.no_wait || state == "done" || state == "failed") break;
+    std::this_thread::sleep_for(kTaskPoll);
+  }
+  const std::string state = text_field(*answer, "state");
+  if (state == "failed") context.exit_code = kExitFailed;
+  if (context.json) {
+    print_json(*answer);
+    return;
+  }
+  const std::string cause = text_field(*answer, "message");
+  fmt::print("{} of {}: {}{}\n", verb, escape_key(*key), state, cause.empty() ? "" : ": " + cause);
 }
 
 void run_drain(Context& context, const NodeOptions& options) {
@@ -349,6 +390,51 @@ copied to other hosts, which takes a moment.)",
   };
 }
 
+Verb copy_verb(Context& context) {
+  auto options = std::make_shared<RelocationOptions>();
+  return {
+      .name = "copy",
+      .text = R"(Copy an object to other hosts
+
+The key's master orders each host to copy the object from a host that holds the object. Eviction may
+take a copy away like any other object. To keep a number of copies, use "mcctl replicate". Objects in
+stripes cannot be copied.)",
+      .footer = footer_of("mcctl copy greeting 10.0.0.7:7400 10.0.0.8:7400"),
+      .options = {key_option(options->key),
+                  {.name = "NODE",
+                   .value = &options->targets,
+                   .help = "Node ids or addresses, as mcctl nodes shows them",
+                   .required = true},
+                  {"--no-wait", &options->no_wait, "Return as soon as the task has begun"},
+                  escaped_option(options->key.escaped)},
+      .run = [options, &context] { run_relocation(context, "copy", *options); },
+  };
+}
+
+Verb move_verb(Context& context) {
+  auto options = std::make_shared<RelocationOptions>();
+  return {
+      .name = "move",
+      .text = R"(Move an object from one host to another
+
+The source drops the object only when the master knows the copy at the target. Objects in stripes
+cannot be moved.)",
+      .footer = footer_of("mcctl move greeting 10.0.0.7:7400 10.0.0.8:7400"),
+      .options = {key_option(options->key),
+                  {.name = "FROM",
+                   .value = &options->source,
+                   .help = "Node id or address of a host that holds the object",
+                   .required = true},
+                  {.name = "TO",
+                   .value = &options->target,
+                   .help = "Node id or address of the host that shall hold the object",
+                   .required = true},
+                  {"--no-wait", &options->no_wait, "Return as soon as the task has begun"},
+                  escaped_option(options->key.escaped)},
+      .run = [options, &context] { run_relocation(context, "move", *options); },
+  };
+}
+
 Verb drain_verb(Context& context) {
   auto options = std::make_shared<NodeOptions>();
   return {
@@ -384,8 +470,8 @@ it fails, mcctl prints which step failed: this agent, the master's list, the pee
 }  // namespace
 
 std::vector<Verb> cluster_verbs(Context& context) {
-  return {cluster_verb(context),   nodes_verb(context), where_verb(context),
-          replicate_verb(context), drain_verb(context), ping_verb(context)};
+  return {cluster_verb(context), nodes_verb(context), where_verb(context), replicate_verb(context),
+          copy_verb(context),    move_verb(context),  drain_verb(context), ping_verb(context)};
 }
 
 }  // namespace mc::ctl

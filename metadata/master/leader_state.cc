@@ -136,6 +136,7 @@ void LeaderState::tick(std::uint64_t now_ns) {
   refresh_views();
   repair();
   advance_drains();
+  advance_relocations();
   advance_hot();
   note_removals();
 }
@@ -237,6 +238,18 @@ void LeaderState::advance_drains() {
     }
     release(orders.releases);
   }
+}
+
+void LeaderState::advance_relocations() {
+  if (recovering(now_ns_)) return;
+  CopyAndRelease orders;
+  relocations_.advance(directory_, views_, now_ns_, orders);
+  for (const CopyJob& job : orders.copies) {
+    copy(job, [this, hash = job.hash](bool ok) {
+      relocations_.finished(directory_, hash, ok, now_ns_);
+    });
+  }
+  release(orders.releases);
 }
 
 void LeaderState::advance_hot() {
@@ -459,6 +472,10 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
       return answer(link, request.id, stats());
     case Method::kDrain:
       return run(wire::Drain{}, &LeaderState::drain);
+    case Method::kRelocate:
+      return run(wire::Relocate{}, &LeaderState::relocate);
+    case Method::kRelocation:
+      return run(wire::RelocationId{}, &LeaderState::relocation);
     default:
       refuse(link, request.id, MC_UNSUPPORTED, "a master does not support this call; ask an agent");
   }
@@ -883,6 +900,37 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
   answer(link, request.id,
          wire::DrainAnswer{progress.copied, progress.failed, progress.unplaced, progress.seen,
                            progress.done});
+}
+
+void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
+                           const wire::Relocate& wanted) {
+  if (recovering(now_ns_)) {
+    return refuse(link, request.id, MC_BUSY,
+                  "not all agents have reported their objects yet; try again");
+  }
+  const auto begun =
+      relocations_.begin({wanted.key, wanted.source, wanted.targets}, directory_, views_, now_ns_);
+  if (!begun) {
+    const Status& why = begun.error();
+    return refuse(link, request.id, static_cast<std::uint16_t>(why.code()),
+                  std::string(why.text()));
+  }
+  answer(link, request.id, wire::RelocationId{epoch_, *begun});
+}
+
+void LeaderState::relocation(rpc::Link& link, const rpc::Request& request,
+                             const wire::RelocationId& id) {
+  const Relocation* const task = id.epoch == epoch_ ? relocations_.find(id.number) : nullptr;
+  if (task == nullptr) {
+    return refuse(link, request.id, MC_NOT_FOUND,
+                  "this master knows no such task; tasks end with the master that began them");
+  }
+  using State = wire::RelocationAnswer::State;
+  static_assert(static_cast<int>(State::kDone) == static_cast<int>(Relocation::State::kDone));
+  answer(link, request.id,
+         wire::RelocationAnswer{task->moves(), static_cast<State>(task->state),
+                                (now_ns_ - task->begun_ns) / kMs,
+                                (now_ns_ - task->changed_ns) / kMs, task->node, task->message});
 }
 
 }  // namespace mc::metadata

@@ -7,7 +7,7 @@
 //     requests ──► Directory, Membership ──► answers
 //     locates  ──► HotReplicas
 //     tick     ──► Membership ──gone──► Directory.leave, RepairPlanner, Fanout.fenced
-//              ──► RepairPlanner, DrainPlanner, HotReplicas ──► Copy and Drop orders to agents
+//              ──► RepairPlanner, DrainPlanner, HotReplicas, Relocations ──► Copy and Drop orders
 //     join     ──► PatternRemovals ──missed removals──► DropMatching orders, then the report
 //
 // RECOVERING lasts until recover_ns have passed and all known members have reported. Misses are
@@ -38,6 +38,7 @@
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_replicas.h"
+#include "metadata/placement/relocations.h"
 #include "metadata/placement/repair.h"
 #include "metadata/rpc/link.h"
 #include "metadata/wire/messages.h"
@@ -109,6 +110,8 @@ class LeaderState {
   void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
+  void relocate(rpc::Link& link, const rpc::Request& request, const wire::Relocate& wanted);
+  void relocation(rpc::Link& link, const rpc::Request& request, const wire::RelocationId& id);
 
   Speaker* speaker(rpc::Link& link, const rpc::Request& request);
   void answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate& request);
@@ -125,6 +128,7 @@ class LeaderState {
   void refresh_views();
   void repair();
   void advance_drains();
+  void advance_relocations();
   void advance_hot();
   void note_located(KeyHash key);
   void catch_up(NodeId node);
@@ -160,6 +164,7 @@ class LeaderState {
   HotReplicas hot_;
   std::uint32_t sample_ = 1;
   std::map<NodeId, Draining> drains_;
+  Relocations relocations_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::map<NodeId, Incarnation> expected_;  // members of the last leader that have not joined yet
   Absence absence_;

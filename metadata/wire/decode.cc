@@ -106,6 +106,12 @@ const char* fault(const pb::Match& message) {
 const char* fault(const pb::Drain& message) {
   return message.node() != kNoNode ? nullptr : "no node id";
 }
+const char* fault(const pb::RelocationAnswer& message) {
+  const auto last = static_cast<std::uint32_t>(RelocationAnswer::State::kDone);
+  const bool valid = message.state() <= last && message.message().size() <= kMaxRefusalBytes &&
+                     text_ok(message.message());
+  return valid ? nullptr : "an unknown state, or text that is too long or not printable";
+}
 const char* fault(const pb::Copy& message) {
   const bool valid = message.source() != kNoNode && object_size_ok(message.object_bytes()) &&
                      message.source_address().size() <= kMaxAddressBytes &&
@@ -183,8 +189,25 @@ Status decode(std::string_view bytes, Drain& value) {
 Status decode(std::string_view bytes, DrainAnswer& value) {
   return take_copy<pb::DrainAnswer>(bytes, kMaxSmallBody, "DrainAnswer", value);
 }
+Status decode(std::string_view bytes, RelocationId& value) {
+  return take_copy<pb::RelocationId>(bytes, kMaxSmallBody, "RelocationId", value);
+}
+Status decode(std::string_view bytes, RelocationAnswer& value) {
+  return take_copy<pb::RelocationAnswer>(bytes, kMaxSmallBody, "RelocationAnswer", value);
+}
 Status decode(std::string_view bytes, Copy& value) {
   return take_copy<pb::Copy>(bytes, kMaxSmallBody, "Copy", value);
+}
+
+Status decode(std::string_view bytes, Relocate& value) {
+  pb::Relocate message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Relocate", kNotSuch);
+  const auto targets = count_of(message.target_size());
+  if (targets == 0 || targets > MC_MAX_REPLICAS) return wrong("Relocate", "not 1 to 8 targets");
+  value.key = {message.hash_hi(), message.hash_lo()};
+  value.source = message.source();
+  value.targets.assign(message.target().begin(), message.target().end());
+  return {};
 }
 
 Status decode(std::string_view bytes, Heartbeat& value) {

@@ -77,7 +77,22 @@ void encode(const Drain& value, std::string& bytes) { write_copy<pb::Drain>(valu
 void encode(const DrainAnswer& value, std::string& bytes) {
   write_copy<pb::DrainAnswer>(value, bytes);
 }
+void encode(const RelocationId& value, std::string& bytes) {
+  write_copy<pb::RelocationId>(value, bytes);
+}
+void encode(const RelocationAnswer& value, std::string& bytes) {
+  write_copy<pb::RelocationAnswer>(value, bytes);
+}
 void encode(const Copy& value, std::string& bytes) { write_copy<pb::Copy>(value, bytes); }
+
+void encode(const Relocate& value, std::string& bytes) {
+  pb::Relocate message;
+  message.set_hash_hi(value.key.hi);
+  message.set_hash_lo(value.key.lo);
+  message.set_source(value.source);
+  for (const NodeId target : value.targets) message.add_target(target);
+  write(message, bytes);
+}
 
 void encode(const Heartbeat& value, std::string& bytes) {
   pb::Heartbeat message;

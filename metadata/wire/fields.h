@@ -64,6 +64,9 @@ void from_field(const Field& field, Value& value) {
 #define MC_DRAIN(X) X(node, node) X(stop, stop)
 #define MC_DRAIN_ANSWER(X) X(copied, copied) X(failed, failed) X(unplaced, unplaced) \
   X(seen, seen) X(done, done)
+#define MC_RELOCATION_ID(X) X(epoch, epoch) X(number, number)
+#define MC_RELOCATION_ANSWER(X) X(moves, moves) X(state, state) X(age_ms, age_ms) \
+  X(changed_ms, changed_ms) X(node, node) X(message, message)
 #define MC_COPY(X) X(key.hi, hash_hi) X(key.lo, hash_lo) X(version, version) \
   X(bytes, object_bytes) X(source, source) X(source_address, source_address) X(parts, parts) \
   X(part, part)
@@ -83,6 +86,8 @@ MC_FIELDS(RemoveMatchingAnswer, RemoveMatchingAnswer, MC_REMOVED)
 MC_FIELDS(StatsAnswer, StatsAnswer, MC_STATS)
 MC_FIELDS(Drain, Drain, MC_DRAIN)
 MC_FIELDS(DrainAnswer, DrainAnswer, MC_DRAIN_ANSWER)
+MC_FIELDS(RelocationId, RelocationId, MC_RELOCATION_ID)
+MC_FIELDS(RelocationAnswer, RelocationAnswer, MC_RELOCATION_ANSWER)
 MC_FIELDS(Copy, Copy, MC_COPY)
 MC_FIELDS(Refusal, Refusal, MC_REFUSAL)
 

@@ -159,6 +159,27 @@ struct DrainAnswer {
   bool operator==(const DrainAnswer&) const = default;
 };
 
+struct Relocate {
+  KeyHash key;
+  NodeId source = kNoNode;  // a move: the holder to release; kNoNode: a copy
+  std::vector<NodeId> targets;
+};
+struct RelocationId {
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;
+  bool operator==(const RelocationId&) const = default;
+};
+struct RelocationAnswer {
+  enum class State : std::uint8_t { kPending, kRunning, kFailed, kDone };
+  bool moves = false;
+  State state = State::kPending;
+  std::uint64_t age_ms = 0;      // since the task began
+  std::uint64_t changed_ms = 0;  // since the state changed
+  NodeId node = kNoNode;         // the latest that was ordered to copy
+  std::string message;           // why the task failed
+  bool operator==(const RelocationAnswer&) const = default;
+};
+
 struct Drop {
   std::vector<RemoveItem> items;
   std::uint64_t removal = 0;  // 0: replaced or released, not removed

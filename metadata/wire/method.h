@@ -27,6 +27,8 @@ enum class Method : std::uint8_t {
   kStats = 12,    // empty
   kDrain = 13,
   kAttend = 14,
+  kRelocate = 15,    // answered with the RelocationId of a task, which then runs
+  kRelocation = 16,  // RelocationId
   // To an agent.
   kDrop = 32,          // answered empty when the agent holds none of the objects any more
   kDropMatching = 33,  // Match; RemoveMatchingAnswer
@@ -48,6 +50,8 @@ constexpr BodyLimits body_limits(std::uint8_t method) {
     case Method::kLeave:
     case Method::kReport:
     case Method::kDrain:
+    case Method::kRelocate:
+    case Method::kRelocation:
     case Method::kCopy:
     case Method::kStats:
       return {kMaxSmallBody, kMaxSmallBody, true};

@@ -96,6 +96,7 @@ __all__ = [
     "SessionLostError",
     "Stat",
     "Status",
+    "Task",
     "TensorHeader",
     "TooLargeError",
     "TransferEngine",
@@ -149,6 +150,25 @@ class Removal(NamedTuple):
     """Number of copies: an object with replicas counts once for each host that held it."""
     unconfirmed: int
     """Number of hosts without an answer by the deadline. These hosts remove their objects later."""
+
+
+class Task(NamedTuple):
+    """A copy or a move of an object, which the cluster's master carries out."""
+
+    id: tuple[int, int]
+    """For Client.task()."""
+    type: str
+    """"copy" or "move"."""
+    state: str
+    """"pending", "running", "failed" or "done"."""
+    begun: float
+    """Seconds since 1970."""
+    changed: float
+    """When the state changed last, in seconds since 1970."""
+    node: int
+    """Node id of the latest host that was to copy the object; 0: none yet."""
+    message: str
+    """Why the task failed."""
 
 
 class Client(_native.Client):
@@ -288,6 +308,50 @@ class Client(_native.Client):
             answer = self.ask({"verb": "where", "namespace": namespace, "keys": some})
             found += [[nodes[one] for one in held if one in nodes] for held in answer["holders"]]
         return found
+
+    def copy(
+        self, key: str | bytes, hosts: Iterable[int | str], *, namespace: str = "default"
+    ) -> tuple[int, int]:
+        """Begins a task that copies the object to each host; the id for task().
+
+        hosts: node ids or addresses of at most 8 agents (mcctl nodes). Raises: NotFoundError,
+        InvalidArgumentError (a host is no member), BusyError (a host takes no objects now, or no
+        master leads), UnsupportedError (no cluster, or an object in stripes).
+        """
+        order = {"verb": "copy", "targets": list(hosts)}
+        return self._begin_task(key, namespace, order)
+
+    def move(
+        self, key: str | bytes, source: int | str, target: int | str, *, namespace: str = "default"
+    ) -> tuple[int, int]:
+        """As copy(). The source, which holds the object, drops it when the target holds it."""
+        return self._begin_task(
+            key, namespace, {"verb": "move", "source": source, "target": target}
+        )
+
+    def _begin_task(
+        self, key: str | bytes, namespace: str, order: dict[str, object]
+    ) -> tuple[int, int]:
+        answer = self.ask({**order, "key": _escaped(key), "namespace": namespace})
+        epoch, number = answer["task"]
+        return epoch, number
+
+    def task(self, task: tuple[int, int]) -> Task:
+        """The state of a task of copy() or move(), of any client.
+
+        NotFoundError: another master leads by now, or 4,096 later tasks have begun.
+        """
+        found = self.ask({"verb": "task", "task": list(task)})
+        epoch, number = found["task"]
+        return Task(
+            (epoch, number),
+            found["type"],
+            found["state"],
+            found["begun_ms"] / 1e3,
+            found["changed_ms"] / 1e3,
+            found["node"],
+            found["message"],
+        )
 
     def remove_matching(
         self,

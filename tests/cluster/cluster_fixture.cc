@@ -98,6 +98,16 @@ Json::Value ClusterTest::ask(std::size_t agent, const std::string& verb, Json::V
   return answer ? *answer : Json::Value();
 }
 
+std::string ClusterTest::mcctl(std::size_t agent, const std::string& words) {
+  const std::string command =
+      MC_TEST_BIN "/mcctl --agent " + agents_[agent]->socket() + " " + words + " 2>&1";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::string all;
+  char text[4096];
+  while (std::fgets(text, sizeof text, pipe.get()) != nullptr) all += text;
+  return all;
+}
+
 std::uint64_t ClusterTest::counter(std::size_t agent, const std::string& group,
                                    const std::string& name) {
   return ask(agent, "status")["cluster"][group][name].asUInt64();

@@ -45,6 +45,8 @@ class ClusterTest : public ::testing::Test {
 
   // Asks an agent like mcctl does.
   Json::Value ask(std::size_t agent, const std::string& verb, Json::Value request = {});
+  // The output of mcctl, and its errors.
+  std::string mcctl(std::size_t agent, const std::string& words);
   std::uint64_t counter(std::size_t agent, const std::string& group, const std::string& name);
   std::size_t holders(std::size_t agent, std::string_view key);
 

@@ -470,22 +470,12 @@ TEST_F(ClusterTest, RailsCountTheirBytes) {
   EXPECT_GE(carried, value.size());
 }
 
-// The output of `mcctl stat` for a key.
-std::string mcctl_stat(const std::string& socket, const std::string& options) {
-  const std::string command = MC_TEST_BIN "/mcctl stat --agent " + socket + " " + options + " 2>&1";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  std::string all;
-  char text[4096];
-  while (std::fgets(text, sizeof text, pipe.get()) != nullptr) all += text;
-  return all;
-}
-
 TEST_F(ClusterTest, McctlStatSaysWhetherTheObjectIsHere) {
   start(2);
   ASSERT_EQ(put(0, "there", content("there", 5000)), MC_OK);
   const auto document = [&](std::size_t agent) {
     Json::Value found;
-    std::istringstream(mcctl_stat(agents_[agent]->socket(), "there --json")) >> found;
+    std::istringstream(mcctl(agent, "stat there --json")) >> found;
     return found;
   };
   EXPECT_TRUE(document(0)["here"].asBool());
@@ -493,10 +483,9 @@ TEST_F(ClusterTest, McctlStatSaysWhetherTheObjectIsHere) {
   EXPECT_FALSE(document(1)["here"].asBool());
   EXPECT_EQ(document(1)["length"].asUInt(), 5000u);
   EXPECT_FALSE(document(1).isMember("version"));
-  const std::string text = mcctl_stat(agents_[1]->socket(), "there");
+  const std::string text = mcctl(1, "stat there");
   EXPECT_NE(text.find("(5,000 bytes)\nhere      no"), std::string::npos) << text;
-  EXPECT_NE(mcctl_stat(agents_[1]->socket(), "none").find("no object has this key"),
-            std::string::npos);
+  EXPECT_NE(mcctl(1, "stat none").find("no object has this key"), std::string::npos);
 }
 
 TEST_F(ClusterTest, StatTellsTheLengthOfAnObjectOfAnotherHost) {

@@ -5,6 +5,7 @@
 #include "cluster/cluster_fixture.h"
 
 #include "libmc/base/clock.h"
+#include "libmc/client/admin.h"
 
 namespace mc::cluster {
 namespace {
@@ -314,6 +315,79 @@ TEST_F(NamedHost, IsRefusedForGroupsAndReservations) {
   EXPECT_EQ(mc_group_commit(options.group, 0), MC_GROUP_ABORTED);
   EXPECT_FALSE(exists(0, "a"));
   EXPECT_FALSE(exists(0, "b"));
+}
+
+class Relocation : public NamedHost {
+ protected:
+  // Waits for the end of the task, and returns its state.
+  std::string ended(std::size_t agent, const Json::Value& request) {
+    Json::Value question, found;
+    question["task"] = ask(0, request["verb"].asString(), request)["task"];
+    EXPECT_TRUE(until([&] {
+      found = ask(agent, "task", question);
+      return found["state"] == "done" || found["state"] == "failed";
+    })) << found.toStyledString();
+    return found["state"].asString();
+  }
+  static Json::Value copy(const std::string& key, const std::vector<std::uint64_t>& targets) {
+    Json::Value request;
+    request["verb"] = "copy";
+    request["key"] = key;
+    for (const std::uint64_t target : targets) request["targets"].append(Json::UInt64{target});
+    return request;
+  }
+  static Json::Value move(const std::string& key, std::uint64_t source, std::uint64_t target) {
+    Json::Value request;
+    request["verb"] = "move";
+    request["key"] = key;
+    request["source"] = Json::UInt64{source};
+    request["target"] = Json::UInt64{target};
+    return request;
+  }
+  mc_status refusal(const Json::Value& request) {
+    const auto answer = client::admin_call(agents_[0]->socket(), request, kWatchdogNs);
+    return answer ? MC_OK : answer.error().code();
+  }
+};
+
+TEST_F(Relocation, CopiesAndMovesAnObjectBetweenHosts) {
+  start(3, {}, {"--store", "memory://", "--recover-ms", option_time(100), "--partitions", "2"});
+  std::vector<std::uint64_t> nodes;
+  for (std::size_t i = 0; i < 3; ++i) nodes.push_back(node_of(i));
+  for (int i = 0; i < 4; ++i) {  // keys of both partitions
+    const std::string key = "key " + std::to_string(i);
+    ASSERT_EQ(put(0, key, content(key, kObject)), MC_OK) << mc_last_error();
+    EXPECT_EQ(ended(2, move(key, nodes[0], nodes[1])), "done");
+    EXPECT_EQ(holders_of(key), std::vector<std::uint64_t>{nodes[1]});
+    EXPECT_EQ(ended(1, copy(key, {nodes[0], nodes[2]})), "done");
+    EXPECT_EQ(holders_of(key).size(), 3u);
+    EXPECT_TRUE(get(0, key) == content(key, kObject));
+  }
+  const std::string second = std::to_string(nodes[1]), third = std::to_string(nodes[2]);
+  ASSERT_EQ(put(0, "by mcctl", "value"), MC_OK);
+  EXPECT_EQ(mcctl(1, "copy 'by mcctl' " + second + " " + third), "copy of by mcctl: done\n");
+  EXPECT_EQ(mcctl(1, "move 'by mcctl' " + std::to_string(nodes[0]) + " " + second),
+            "move of by mcctl: done\n");
+  EXPECT_EQ(holders_of("by mcctl").size(), 2u);
+  EXPECT_NE(mcctl(1, "copy none " + second).find("no host holds the key"), std::string::npos);
+  EXPECT_EQ(refusal(copy("none", {nodes[1]})), MC_NOT_FOUND);
+  EXPECT_EQ(refusal(copy("key 0", {12345})), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(move("key 0", nodes[1], nodes[1])), MC_INVALID_ARGUMENT);
+  // A target without room.
+  options_["pool_bytes"] = options_["max_pool_bytes"] = "8MiB";
+  agents_.push_back(std::make_unique<AgentProcess>());
+  start_agent(3);
+  wait_until_joined();
+  ASSERT_EQ(put(0, "large", content("large", 20 * kMiB)), MC_OK) << mc_last_error();
+  EXPECT_EQ(ended(0, move("large", nodes[0], node_of(3))), "failed");
+  EXPECT_EQ(holders_of("large"), std::vector<std::uint64_t>{nodes[0]});
+  // A master that begins to lead does not know the tasks of the last one.
+  Json::Value question;
+  question["verb"] = "task";
+  question["task"] = ask(0, "copy", copy("key 0", {nodes[2]}))["task"];
+  master_->kill_hard();
+  master_->start();
+  EXPECT_TRUE(until([&] { return refusal(question) == MC_NOT_FOUND; }));
 }
 
 }  // namespace

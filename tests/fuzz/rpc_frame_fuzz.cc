@@ -53,6 +53,10 @@ void check_request(std::uint8_t method, std::string_view body) {
       return check_body<wire::Match>(body, which, false);
     case Method::kDrain:
       return check_body<wire::Drain>(body, which, false);
+    case Method::kRelocate:
+      return check_body<wire::Relocate>(body, which, false);
+    case Method::kRelocation:
+      return check_body<wire::RelocationId>(body, which, false);
     case Method::kDrop:
       return check_body<wire::Drop>(body, which, false);
     case Method::kCopy:
@@ -97,6 +101,10 @@ void check_answer(std::uint8_t method, std::uint16_t status, std::string_view bo
       return check_body<wire::StatsAnswer>(body, which, true);
     case Method::kDrain:
       return check_body<wire::DrainAnswer>(body, which, true);
+    case Method::kRelocate:
+      return check_body<wire::RelocationId>(body, which, true);
+    case Method::kRelocation:
+      return check_body<wire::RelocationAnswer>(body, which, true);
     case Method::kDrop:
     case Method::kCopy:
     case Method::kLeave:

@@ -130,10 +130,12 @@ TEST_F(Credentials, KeysOfANamespaceAreShownToItsUsersOnly) {
   ::chmod(agent.directory().c_str(), 0711);
   const int code = as_user(kGuest, [&] {
     Json::Value request;
-    request["verb"] = "ls";
     request["namespace"] = "other";
-    const auto other = client::admin_call(agent.socket(), request, kWatchdogNs);
-    if (other || other.error().code() != MC_NO_SUCH_NAMESPACE) return 1;
+    for (const char* const verb : {"where", "copy", "move", "rm", "ls"}) {
+      request["verb"] = verb;
+      const auto other = client::admin_call(agent.socket(), request, kWatchdogNs);
+      if (other || other.error().code() != MC_NO_SUCH_NAMESPACE) return 1;
+    }
     request["namespace"] = "default";
     if (!client::admin_call(agent.socket(), request, kWatchdogNs)) return 2;
     HostileSession session(agent.socket(), "other");

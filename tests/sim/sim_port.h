@@ -65,6 +65,14 @@ class SimPort final : public agent::MasterPort {
              Done<metadata::wire::DrainAnswer> done) override {
     link_->drain(request, deadline_ns, std::move(done));
   }
+  void relocate(const metadata::wire::Relocate& request, std::uint64_t deadline_ns,
+                Done<metadata::wire::RelocationId> done) override {
+    link_->relocate(request, deadline_ns, std::move(done));
+  }
+  void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
+                  Done<metadata::wire::RelocationAnswer> done) override {
+    link_->relocation(id, deadline_ns, std::move(done));
+  }
   void report_unreachable(metadata::wire::Unreachable peer) override {
     link_->report_unreachable(peer);
   }

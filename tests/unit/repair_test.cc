@@ -15,6 +15,7 @@
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_keys.h"
 #include "metadata/placement/hot_replicas.h"
+#include "metadata/placement/relocations.h"
 #include "unit/replica_world.h"
 
 namespace mc::metadata {
@@ -405,6 +406,132 @@ TEST_F(HotReplicasTest, AnExtraThatItsHolderEvictedIsForgotten) {
   world_.drop({key(1), 1, orders.copies.at(0).target});
   window(hot, 0);
   EXPECT_EQ(hot.extras(), 0u);
+}
+
+class RelocationsTest : public ::testing::Test {
+ protected:
+  using State = Relocation::State;
+
+  std::uint64_t begin(std::uint64_t number, NodeId source, std::vector<NodeId> targets) {
+    const auto begun = tasks_.begin({key(number), source, std::move(targets)}, world_.directory(),
+                                    world_.views(), 0);
+    EXPECT_TRUE(begun.has_value()) << begun.error().to_string();
+    return begun.value_or(0);
+  }
+  mc_status refusal(std::uint64_t number, NodeId source, std::vector<NodeId> targets) {
+    const auto begun = tasks_.begin({key(number), source, std::move(targets)}, world_.directory(),
+                                    world_.views(), 0);
+    return begun ? MC_OK : begun.error().code();
+  }
+  CopyAndRelease advance() {
+    CopyAndRelease orders;
+    tasks_.advance(world_.directory(), world_.views(), ++now_ns_, orders);
+    return orders;
+  }
+  void finish(const CopyJob& job, bool ok = true) {
+    if (ok) world_.copy(job);
+    tasks_.finished(world_.directory(), job.hash, ok, ++now_ns_);
+  }
+  State state(std::uint64_t task) { return tasks_.find(task)->state; }
+
+  World world_{4};
+  Relocations tasks_;
+  std::uint64_t now_ns_ = 0;
+};
+
+TEST_F(RelocationsTest, CopyToEachTargetInTurn) {
+  world_.hold(1, 1, 1);
+  world_.hold(2, 1, 1);
+  const std::uint64_t task = begin(1, kNoNode, {2, 3, 4});
+  EXPECT_EQ(state(task), State::kPending);
+  for (const NodeId target : {3u, 4u}) {
+    const CopyAndRelease orders = advance();
+    ASSERT_EQ(orders.copies.size(), 1u);
+    EXPECT_EQ(orders.copies[0].target, target);
+    EXPECT_THAT(orders.releases, IsEmpty());
+    EXPECT_EQ(state(task), State::kRunning);
+    EXPECT_THAT(advance().copies, IsEmpty());
+    finish(orders.copies[0]);
+  }
+  EXPECT_THAT(advance().copies, IsEmpty());
+  EXPECT_EQ(state(task), State::kDone);
+  EXPECT_EQ(world_.replicas(key(1)), 4u);
+}
+
+TEST_F(RelocationsTest, AMoveReleasesTheSourceWhenTheTargetHoldsTheObject) {
+  world_.hold(1, 1, 1);
+  const std::uint64_t task = begin(1, 1, {3});
+  const CopyAndRelease orders = advance();
+  ASSERT_EQ(orders.copies.size(), 1u);
+  EXPECT_EQ(orders.copies[0].source, 1u);
+  // The job's word alone releases nothing: the object is copied again.
+  tasks_.finished(world_.directory(), key(1), true, ++now_ns_);
+  const CopyAndRelease again = advance();
+  ASSERT_EQ(again.copies.size(), 1u);
+  EXPECT_THAT(again.releases, IsEmpty());
+  finish(again.copies[0]);
+  EXPECT_THAT(advance().releases, ElementsAre(Holding{key(1), 1, 1}));
+  EXPECT_EQ(state(task), State::kDone);
+  EXPECT_TRUE(tasks_.find(task)->moves());
+}
+
+TEST_F(RelocationsTest, AFailedCopyAndALostObjectEndTheTaskWithTheCause) {
+  world_.hold(1, 1, 1);
+  world_.hold(1, 2, 1);
+  const std::uint64_t failed = begin(1, 1, {3}), lost = begin(2, kNoNode, {3});
+  const CopyAndRelease orders = advance();
+  ASSERT_EQ(orders.copies.size(), 2u);
+  for (const CopyJob& job : orders.copies) {
+    if (job.hash == key(2)) world_.drop({key(2), 1, 1});
+    finish(job, false);
+  }
+  EXPECT_THAT(advance().releases, IsEmpty());
+  EXPECT_EQ(state(failed), State::kFailed);
+  EXPECT_THAT(tasks_.find(failed)->message, ::testing::HasSubstr("no room"));
+  EXPECT_EQ(state(lost), State::kFailed);
+  EXPECT_THAT(tasks_.find(lost)->message, ::testing::HasSubstr("removed"));
+  EXPECT_TRUE(world_.held(1).contains(key(1)));
+}
+
+TEST_F(RelocationsTest, ATargetThatNeverKeepsTheObjectEndsTheTask) {
+  world_.hold(1, 1, 1);
+  const std::uint64_t task = begin(1, 1, {3});
+  for (unsigned i = 0; i <= Relocations::kMaxCopies && state(task) != State::kFailed; ++i) {
+    advance();
+    tasks_.finished(world_.directory(), key(1), true, ++now_ns_);
+  }
+  EXPECT_EQ(state(task), State::kFailed);
+}
+
+TEST_F(RelocationsTest, OrdersThatCannotBeCarriedOutAreRefused) {
+  world_.hold(1, 1, 1);
+  world_.hold_part(1, 2, 2, 0);
+  world_.hold_part(2, 2, 2, 1);
+  world_.view(4).draining = true;
+  EXPECT_EQ(refusal(9, kNoNode, {2}), MC_NOT_FOUND);
+  EXPECT_EQ(refusal(1, kNoNode, {}), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(1, kNoNode, {77}), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(1, 2, {3}), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(1, 1, {1}), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(1, 1, {4}), MC_BUSY);
+  EXPECT_EQ(refusal(2, kNoNode, {3}), MC_UNSUPPORTED);
+  EXPECT_EQ(tasks_.find(1), nullptr);
+}
+
+TEST_F(RelocationsTest, TheNumberOfTasksAndOfCopiesUnderWayIsBounded) {
+  for (std::uint64_t i = 0; i < 2 * Relocations::kMaxTasks; ++i) world_.hold(1, i, 1);
+  const std::uint64_t first = begin(0, kNoNode, {2});
+  for (std::uint64_t i = 1; i < Relocations::kMaxOpen; ++i) begin(i, kNoNode, {2});
+  EXPECT_EQ(refusal(5000, kNoNode, {2}), MC_BUSY);
+  std::size_t most = 0;
+  for (std::uint64_t i = Relocations::kMaxOpen; i < 2 * Relocations::kMaxTasks;) {
+    const CopyAndRelease orders = advance();
+    most = std::max(most, orders.copies.size());
+    for (const CopyJob& job : orders.copies) finish(job);
+    while (i < 2 * Relocations::kMaxTasks && refusal(i, kNoNode, {2}) == MC_OK) ++i;
+  }
+  EXPECT_EQ(most, 16u);  // at a node
+  EXPECT_EQ(tasks_.find(first), nullptr);
 }
 
 }  // namespace

@@ -65,6 +65,10 @@ class ScriptedMaster final : public MasterPort {
   void list(const metadata::wire::Match&, std::uint64_t,
             Done<metadata::wire::ListAnswer>) override {}
   void stats(std::uint64_t, Done<metadata::wire::StatsAnswer>) override {}
+  void relocate(const metadata::wire::Relocate&, std::uint64_t,
+                Done<metadata::wire::RelocationId>) override {}
+  void relocation(const metadata::wire::RelocationId&, std::uint64_t,
+                  Done<metadata::wire::RelocationAnswer>) override {}
   void report_unreachable(metadata::wire::Unreachable) override {}
   [[nodiscard]] std::uint64_t removals_seen() const override { return 0; }
   [[nodiscard]] std::uint64_t refused_up_to() const override { return 0; }

@@ -69,6 +69,14 @@ void MasterLink::drain(const wire::Drain& request, std::uint64_t deadline_ns,
                        MasterPort::Done<wire::DrainAnswer> done) {
   client_->drain(request, deadline_ns, unless_closing(std::move(done)));
 }
+void MasterLink::relocate(const wire::Relocate& request, std::uint64_t deadline_ns,
+                          MasterPort::Done<wire::RelocationId> done) {
+  client_->relocate(request, deadline_ns, unless_closing(std::move(done)));
+}
+void MasterLink::relocation(const wire::RelocationId& id, std::uint64_t deadline_ns,
+                            MasterPort::Done<wire::RelocationAnswer> done) {
+  client_->relocation(id, deadline_ns, unless_closing(std::move(done)));
+}
 void MasterLink::report_unreachable(wire::Unreachable peer) { client_->report_unreachable(peer); }
 
 }  // namespace mc::agent

@@ -50,6 +50,10 @@ class MasterLink final : public MasterPort {
              MasterPort::Done<metadata::wire::StatsAnswer> done) override;
   void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
              MasterPort::Done<metadata::wire::DrainAnswer> done) override;
+  void relocate(const metadata::wire::Relocate& request, std::uint64_t deadline_ns,
+                MasterPort::Done<metadata::wire::RelocationId> done) override;
+  void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
+                  MasterPort::Done<metadata::wire::RelocationAnswer> done) override;
   void report_unreachable(metadata::wire::Unreachable peer) override;
   std::uint64_t removals_seen() const override { return client_->removals_seen(); }
   std::uint64_t refused_up_to() const override { return client_->refused_up_to(); }

@@ -43,6 +43,10 @@ class MasterPort {
   virtual void stats(std::uint64_t deadline_ns, Done<metadata::wire::StatsAnswer> done) = 0;
   virtual void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
                      Done<metadata::wire::DrainAnswer> done) = 0;
+  virtual void relocate(const metadata::wire::Relocate& request, std::uint64_t deadline_ns,
+                        Done<metadata::wire::RelocationId> done) = 0;
+  virtual void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
+                          Done<metadata::wire::RelocationAnswer> done) = 0;
   virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
 
   [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;

@@ -121,6 +121,15 @@ void MasterClient::drain(const wire::Drain& request, std::uint64_t deadline_ns,
   ask<wire::DrainAnswer>(Method::kDrain, wire::encoded(request), deadline_ns, std::move(done));
 }
 
+void MasterClient::relocate(const wire::Relocate& request, std::uint64_t deadline_ns,
+                            Done<wire::RelocationId> done) {
+  ask<wire::RelocationId>(Method::kRelocate, wire::encoded(request), deadline_ns, std::move(done));
+}
+void MasterClient::relocation(const wire::RelocationId& id, std::uint64_t deadline_ns,
+                              Done<wire::RelocationAnswer> done) {
+  ask<wire::RelocationAnswer>(Method::kRelocation, wire::encoded(id), deadline_ns, std::move(done));
+}
+
 void MasterClient::submit(Call call) {
   const auto pointer = std::make_shared<Call>(std::move(call));
   const bool room = open_calls_.fetch_add(1) < kMaxQueued;

@@ -139,6 +139,12 @@ class MasterClient final : rpc::LinkHandler {
   void members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done);
   void stats(std::uint64_t deadline_ns, Done<wire::StatsAnswer> done);
   void drain(const wire::Drain& request, std::uint64_t deadline_ns, Done<wire::DrainAnswer> done);
+  // Begins a task that copies or moves an object. Errors: those of Relocations::begin().
+  void relocate(const wire::Relocate& request, std::uint64_t deadline_ns,
+                Done<wire::RelocationId> done);
+  // Errors: MC_NOT_FOUND (another master gave the number, or too many tasks have begun since).
+  void relocation(const wire::RelocationId& id, std::uint64_t deadline_ns,
+                  Done<wire::RelocationAnswer> done);
   // A member says farewell and does not join again. Done is also called if no master can be
   // reached.
   void leave(std::uint64_t deadline_ns, AgentSide::Done done);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores on two hosts of a cluster: removals by pattern, replicas, and preferred segments."""
+"""Stores on two hosts of a cluster: removals by pattern, replicas, preferred segments, tasks."""
+
+import time
 
 import mooncake.store
 import pytest
@@ -85,3 +87,45 @@ def test_segments_that_no_host_has_are_ignored(two_stores, key):
     config.preferred_segment = ""
     config.preferred_segments = ["nobody:1", segment]
     assert here.put(key("c"), b"v", config) == 0 and segments_of(here, key("c")) == [segment]
+
+
+def ended(store, task):
+    def is_over():
+        found, code = store.query_task(task)
+        assert code == 0 and found.id == task
+        return found.status in (mooncake.store.TaskStatus.SUCCESS, mooncake.store.TaskStatus.FAILED)
+
+    until(is_over)
+    return store.query_task(task)[0]
+
+
+def test_tasks_copy_and_move_an_object(two_stores, key):
+    here, there = two_stores
+    before = time.time() * 1000 - 1000
+    assert there.put(key("of there"), b"v") == 0 and here.put(key("a"), b"v") == 0
+    (segment,) = segments_of(here, key("of there"))
+    (own,) = segments_of(here, key("a"))
+    task, code = here.create_copy_task(key("a"), [segment])
+    assert code == 0
+    copied = ended(there, task)  # any store knows the task
+    assert (copied.type, copied.status, copied.message) == (0, 3, "")
+    assert before < copied.created_at_ms_epoch <= copied.last_updated_at_ms_epoch
+    assert sorted(segments_of(here, key("a"))) == sorted([own, segment])
+    task, code = there.create_move_task(key("of there"), segment, own)
+    assert code == 0 and ended(here, task).type == mooncake.store.TaskType.REPLICA_MOVE
+    until(lambda: segments_of(here, key("of there")) == [own])
+    assert there.get(key("of there")) == b"v"
+
+
+def test_tasks_that_cannot_begin_have_mooncakes_codes(two_stores, key):
+    here, there = two_stores
+    assert there.put(key("of there"), b"v") == 0 and here.put(key("a"), b"v") == 0
+    (segment,) = segments_of(here, key("of there"))
+    (own,) = segments_of(here, key("a"))
+    assert here.create_copy_task(key("none"), [segment]) == ((0, 0), -704)
+    assert here.create_move_task(key("none"), own, segment) == ((0, 0), -704)
+    assert here.create_copy_task(key("a"), ["nobody:1"]) == ((0, 0), -600)
+    assert here.create_copy_task(key("a"), []) == ((0, 0), -600)
+    assert here.create_move_task(key("a"), segment, own) == ((0, 0), -600)
+    assert here.create_move_task(key("a"), own, own) == ((0, 0), -600)
+    assert here.query_task((1, 1 << 40)) == (None, -1400)

@@ -94,16 +94,19 @@ class StoreBase:
             rules["pin_ttl"] = _DEFAULT_SOFT_PIN_S if ttl is None else ttl / 1e3
         return rules
 
+    def _node_of(self, segment: str) -> int | None:
+        """The node id of the host with this segment; None: no host of the cluster has it."""
+        if self._pool is None:
+            return None
+        if segment == self._hostname:
+            return int(self._client.info()["node_id"])
+        return self._pool.node_of(segment)
+
     def _preferred_host(self, config: ReplicateConfig) -> int:
-        """Node id of the first preferred segment that a host has; 0: this host, or no such host."""
-        wanted = [config.preferred_segment] if config.preferred_segment else []
-        pool = self._pool
-        if pool is None:
-            return 0
-        for name in wanted or config.preferred_segments:
-            if name == self._hostname:
-                return 0
-            if (node := pool.node_of(name)) is not None:
+        """Node id of the first preferred segment that a host has; 0: no host has one."""
+        one = config.preferred_segment
+        for name in [one] if one else config.preferred_segments:
+            if (node := self._node_of(name)) is not None:
                 return node
         return 0
 

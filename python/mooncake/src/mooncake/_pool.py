@@ -59,7 +59,7 @@ class Pool:
         self._closed = threading.Event()
 
     def node_of(self, segment: str) -> int | None:
-        """The node id of the host with this segment; 0: this host; None: no host has it.
+        """The node id of the host with this segment; None: no host of the cluster has it.
 
         A segment's name is the address of the host's agent, or the host:port of a store there.
         """
@@ -76,10 +76,10 @@ class Pool:
             nodes = self.client.ask({"verb": "nodes"})["nodes"]
         except mckv.McError:
             return None
-        by_address = {one["address"]: 0 if one["self"] else int(one["node"]) for one in nodes}
+        by_address = {one["address"]: int(one["node"]) for one in nodes}
         if segment in by_address:
             return by_address[segment]
-        own = [address for address, node in by_address.items() if node == 0]
+        own = [one["address"] for one in nodes if one["self"]]
         wanted = _host_addresses(segment)
         for address in own + sorted(by_address):
             if wanted & _host_addresses(address):

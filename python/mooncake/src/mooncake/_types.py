@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from typing import Any
 
@@ -52,6 +53,19 @@ class TaskStatus(_Named):
     PROCESSING = 1
     FAILED = 2
     SUCCESS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryTaskResponse:
+    """A copy or a move. Times are milliseconds since 1970."""
+
+    id: tuple[int, int] = (0, 0)
+    type: TaskType = TaskType.REPLICA_COPY
+    status: TaskStatus = TaskStatus.PENDING
+    created_at_ms_epoch: int = 0
+    last_updated_at_ms_epoch: int = 0
+    assigned_client: tuple[int, int] = (0, 0)  # the node id of the latest host that copied, and 0
+    message: str = ""  # why the task failed
 
 
 class _Checked:

@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas: their places, and calls that move replicas."""
+"""Replicas: their places, and tasks that copy and move objects."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import mckv
 
 from mooncake import _codes
 from mooncake._arguments import bad_key, key_of, keys_of
 from mooncake._calls.byte import ByteCalls
-from mooncake._types import ReplicaDescriptor
+from mooncake._codes import CODE
+from mooncake._types import QueryTaskResponse, ReplicaDescriptor, TaskStatus, TaskType
 
 logger = logging.getLogger("mooncake")
+
+_TaskId = tuple[int, int]
+_NO_TASK: _TaskId = (0, 0)
+_STATUS = {
+    "pending": TaskStatus.PENDING,
+    "running": TaskStatus.PROCESSING,
+    "failed": TaskStatus.FAILED,
+    "done": TaskStatus.SUCCESS,
+}
 
 
 class PlacementCalls(ByteCalls):
@@ -47,16 +58,58 @@ class PlacementCalls(ByteCalls):
         names = keys_of(keys)
         return [k for k, code in zip(names, self.batch_remove(names), strict=True) if code == 0]
 
-    def create_copy_task(self, key: str, targets: list[str]) -> tuple[tuple[int, int], int]:
-        logger.error("mc: create_copy_task: there is one host, and so nowhere to copy to")
-        return (0, 0), _codes.INVALID_PARAMS
+    def create_copy_task(self, key: str, targets: list[str]) -> tuple[_TaskId, int]:
+        """The task that copies the object to these segments, and 0; or a code.
 
-    def create_move_task(self, key: str, source: str, target: str) -> tuple[tuple[int, int], int]:
-        logger.error("mc: create_move_task: there is one host, and so nowhere to move to")
-        return (0, 0), _codes.INVALID_PARAMS
+        Codes: -704; -600 for no, too many (over 8) or unknown segments; -1010 if a target takes no
+        objects now; -1012 for an object in stripes.
+        """
+        hosts = [self._node_of(name) for name in targets]
+        return self._begin_task(
+            key, hosts, lambda nodes: self._client.copy(key, nodes, namespace=self._tenant())
+        )
 
-    def query_task(self, task_id: tuple[int, int]) -> tuple[None, int]:
-        return None, _codes.TASK_NOT_FOUND
+    def create_move_task(self, key: str, source: str, target: str) -> tuple[_TaskId, int]:
+        """As create_copy_task(); -600 also if the source does not hold the object."""
+        hosts = [self._node_of(source), self._node_of(target)]
+        return self._begin_task(
+            key, hosts, lambda nodes: self._client.move(key, *nodes, namespace=self._tenant())
+        )
+
+    def _begin_task(
+        self, key: str, hosts: list[int | None], begin: Callable[[list[int]], _TaskId]
+    ) -> tuple[_TaskId, int]:
+        key_of(key)
+        nodes = [node for node in hosts if node is not None]
+        try:
+            if bad_key(key) or not self._client.exists(key):
+                return _NO_TASK, _codes.OBJECT_NOT_FOUND
+            if len(nodes) < len(hosts):
+                logger.error("mc: no host of the cluster has a segment that the task names")
+                return _NO_TASK, _codes.INVALID_PARAMS
+            return begin(nodes), _codes.OK
+        except mckv.McError as error:
+            logger.error("mc: a copy or move of %r: %s", key, error)
+            return _NO_TASK, CODE[error.status]
+
+    def query_task(self, task_id: _TaskId) -> tuple[QueryTaskResponse | None, int]:
+        """The task and 0; -1400 for a task that no master knows."""
+        try:
+            task = self._client.task(task_id)
+        except (mckv.NotFoundError, mckv.UnsupportedError):  # or no cluster
+            return None, _codes.TASK_NOT_FOUND
+        except mckv.McError as error:
+            logger.error("mc: query_task: %s", error)
+            return None, CODE[error.status]
+        return QueryTaskResponse(
+            task.id,
+            TaskType.REPLICA_MOVE if task.type == "move" else TaskType.REPLICA_COPY,
+            _STATUS[task.state],
+            round(task.begun * 1000),
+            round(task.changed * 1000),
+            (task.node, 0),
+            task.message,
+        ), _codes.OK
 
     def get_offload_rpc_read_count(self) -> int:
         return 0
