@@ -59,9 +59,39 @@ void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
 
 void ClusterNode::Orders::on_drop_matching(const wire::Match& match,
                                            Reply<wire::RemoveMatchingAnswer> reply) {
+  if (match.name_space.empty()) return drop_matching_everywhere(match, std::move(reply));
   ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
   if (tenant == nullptr) return reply(wire::RemoveMatchingAnswer());
   node_.drop_matching(*tenant, match, {partition_, node_.masters_.count()}, std::move(reply));
+}
+
+// In all namespaces. The first failure is the answer.
+void ClusterNode::Orders::drop_matching_everywhere(const wire::Match& match,
+                                                   Reply<wire::RemoveMatchingAnswer> reply) {
+  struct Sum {
+    wire::RemoveMatchingAnswer removed;
+    Status failure;
+    std::size_t open = 0;
+  };
+  std::vector<std::string> names;
+  for (const auto& tenant : node_.tenants_) names.push_back(tenant->tenant()->name);
+  if (names.empty()) return reply(wire::RemoveMatchingAnswer());
+  const auto sum = std::make_shared<Sum>();
+  sum->open = names.size();
+  for (const std::string& name : names) {
+    wire::Match of = match;
+    of.name_space = name;
+    on_drop_matching(of, [sum, reply](const Result<wire::RemoveMatchingAnswer>& answer) {
+      if (answer) {
+        sum->removed.add(*answer);
+      } else {
+        sum->failure = answer.error();
+      }
+      if (--sum->open != 0) return;
+      if (sum->failure.ok()) return reply(sum->removed);
+      reply(fail(sum->failure));
+    });
+  }
 }
 
 void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {

@@ -28,6 +28,9 @@ class ClusterNode::Orders final : public MasterOrders {
   void on_fenced() override;
 
  private:
+  void drop_matching_everywhere(const metadata::wire::Match& match,
+                                Reply<metadata::wire::RemoveMatchingAnswer> reply);
+
   ClusterNode& node_;
   const std::uint32_t partition_;
 };

@@ -443,6 +443,7 @@ void ClusterNode::Verbs::drain(const Json::Value& request, const Answer& done) {
     value["unplaced"] = u64(answer->unplaced);
     value["seen"] = u64(answer->seen);
     value["done"] = answer->done;
+    value["copied_bytes"] = u64(answer->copied_bytes);
     done(text_of(value));
   });
 }

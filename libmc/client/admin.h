@@ -49,7 +49,8 @@
 //   {"verb":"task","task"} -> {"task","type":"copy" or "move","state":"pending", "running", "failed" or
 //                        "done","begun_ms" and "changed_ms" since 1970,"node" and "address" of the
 //                        latest host that was to copy,"message" of a failure}
-//   {"verb":"drain","node","stop"} -> {"copied","failed","unplaced","seen","done"}
+//   {"verb":"drain","node","stop"} -> {"copied","copied_bytes","failed","unplaced",
+//                        "seen","done"}
 //   {"verb":"rails"}     -> {"read_bytes","written_bytes","served_bytes",
 //                            "peers":[{"node","address","reachable","rails":[{"name","health",
 //                              "bandwidth_bytes_per_s","latency_ns","outstanding_bytes",

@@ -893,13 +893,18 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
   }
   auto& draining = drains_[wanted.node];
   if (draining.planner == nullptr) {
-    draining.planner = std::make_unique<DrainPlanner>(wanted.node, DrainOptions{});
+    DrainOptions options;
+    options.targets = wanted.targets;
+    if (wanted.max_jobs != 0) {
+      options.limits.max_in_flight = std::min(options.limits.max_in_flight, wanted.max_jobs);
+    }
+    draining.planner = std::make_unique<DrainPlanner>(wanted.node, options);
     refresh_views();
   }
   const DrainProgress& progress = draining.planner->progress();
   answer(link, request.id,
          wire::DrainAnswer{progress.copied, progress.failed, progress.unplaced, progress.seen,
-                           progress.done});
+                           progress.done, progress.copied_bytes});
 }
 
 void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,

@@ -16,6 +16,12 @@ bool stays(NodeId holder, std::span<const NodeView> nodes) {
 void DrainPlanner::advance(const Directory& directory, std::span<const NodeView> nodes,
                            std::uint64_t buckets, std::uint64_t now_ns, CopyAndRelease& orders) {
   if (directory.recovering()) return;
+  takers_.assign(nodes.begin(), nodes.end());
+  if (!options_.targets.empty()) {
+    std::erase_if(takers_, [this](const NodeView& view) {
+      return std::ranges::find(options_.targets, view.node) == options_.targets.end();
+    });
+  }
   if (next_pass_ns_) {
     if (now_ns < *next_pass_ns_) return;
     next_pass_ns_.reset();
@@ -60,7 +66,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
     const auto staying = std::count_if(having.begin(), having.end(),
                                        [&](NodeId node) { return stays(node, nodes); });
     if (staying >= key.attributes.replicas) continue;
-    const std::vector<NodeId> targets = targets_of(key, part, nodes);
+    const std::vector<NodeId> targets = targets_of(key, part, takers_);
     if (!targets.empty()) {
       start({key.hash, key.version, key.bytes, node_, kNoNode, key.attributes.parts,
              static_cast<std::uint8_t>(part)},
@@ -88,8 +94,10 @@ void DrainPlanner::start(CopyJob job, std::span<const NodeId> targets, CopyAndRe
 }
 
 void DrainPlanner::finished(KeyHash hash, bool ok) {
-  if (!ledger_.finish(hash)) return;
+  const std::optional<CopyJob> job = ledger_.finish(hash);
+  if (!job) return;
   ++(ok ? progress_.copied : progress_.failed);
+  if (ok) progress_.copied_bytes += job->bytes / std::max<std::uint64_t>(job->parts, 1);
   if (!ok) failed_.insert(hash);
 }
 

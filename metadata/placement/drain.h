@@ -31,6 +31,7 @@ struct DrainOptions {
   CopyLimits limits{.max_in_flight = 64, .max_per_node = 64};  // each job has the node as source
   std::uint32_t max_releases = 1024;                           // in a call of advance()
   std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
+  std::vector<NodeId> targets = {};      // the only nodes that take objects; empty: any
 };
 
 struct CopyAndRelease {
@@ -44,7 +45,8 @@ using DrainOrders = CopyAndRelease;
 bool stays(NodeId holder, std::span<const NodeView> nodes);
 
 struct DrainProgress {
-  std::uint64_t copied = 0;    // objects, and parts of striped objects
+  std::uint64_t copied = 0;  // objects, and parts of striped objects
+  std::uint64_t copied_bytes = 0;
   std::uint64_t failed = 0;    // tried again with the next pass
   std::uint64_t unplaced = 0;  // of the latest pass: no node had room
   std::uint64_t seen = 0;      // objects found on the node in the running pass
@@ -76,7 +78,8 @@ class DrainPlanner {
   NodeId node_;
   DrainOptions options_;
   CopyLedger ledger_;
-  std::set<KeyHash> failed_;  // in the running pass
+  std::set<KeyHash> failed_;      // in the running pass
+  std::vector<NodeView> takers_;  // of the running advance()
   DrainProgress progress_;
   std::uint64_t position_ = 0;
   std::uint64_t unplaced_ = 0;

@@ -103,9 +103,6 @@ const char* fault(const pb::Match& message) {
   const bool fits = message.after().size() <= MC_MAX_KEY_BYTES && message.limit() <= kMaxListed;
   return fits ? nullptr : "a key or a limit beyond the largest";
 }
-const char* fault(const pb::Drain& message) {
-  return message.node() != kNoNode ? nullptr : "no node id";
-}
 const char* fault(const pb::RelocationAnswer& message) {
   const auto last = static_cast<std::uint32_t>(RelocationAnswer::State::kDone);
   const bool valid = message.state() <= last && message.message().size() <= kMaxRefusalBytes &&
@@ -183,9 +180,6 @@ Status decode(std::string_view bytes, RemoveMatchingAnswer& value) {
 Status decode(std::string_view bytes, StatsAnswer& value) {
   return take_copy<pb::StatsAnswer>(bytes, kMaxSmallBody, "StatsAnswer", value);
 }
-Status decode(std::string_view bytes, Drain& value) {
-  return take_copy<pb::Drain>(bytes, kMaxSmallBody, "Drain", value);
-}
 Status decode(std::string_view bytes, DrainAnswer& value) {
   return take_copy<pb::DrainAnswer>(bytes, kMaxSmallBody, "DrainAnswer", value);
 }
@@ -197,6 +191,18 @@ Status decode(std::string_view bytes, RelocationAnswer& value) {
 }
 Status decode(std::string_view bytes, Copy& value) {
   return take_copy<pb::Copy>(bytes, kMaxSmallBody, "Copy", value);
+}
+
+Status decode(std::string_view bytes, Drain& value) {
+  pb::Drain message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Drain", kNotSuch);
+  if (message.node() == kNoNode) return wrong("Drain", "no node id");
+  if (count_of(message.target_size()) > kMaxPlaceNodes) return wrong("Drain", "too many targets");
+  value.node = message.node();
+  value.stop = message.stop();
+  value.targets.assign(message.target().begin(), message.target().end());
+  value.max_jobs = message.max_jobs();
+  return {};
 }
 
 Status decode(std::string_view bytes, Relocate& value) {

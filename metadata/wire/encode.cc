@@ -73,7 +73,6 @@ void encode(const RemoveMatchingAnswer& value, std::string& bytes) {
 void encode(const StatsAnswer& value, std::string& bytes) {
   write_copy<pb::StatsAnswer>(value, bytes);
 }
-void encode(const Drain& value, std::string& bytes) { write_copy<pb::Drain>(value, bytes); }
 void encode(const DrainAnswer& value, std::string& bytes) {
   write_copy<pb::DrainAnswer>(value, bytes);
 }
@@ -84,6 +83,15 @@ void encode(const RelocationAnswer& value, std::string& bytes) {
   write_copy<pb::RelocationAnswer>(value, bytes);
 }
 void encode(const Copy& value, std::string& bytes) { write_copy<pb::Copy>(value, bytes); }
+
+void encode(const Drain& value, std::string& bytes) {
+  pb::Drain message;
+  message.set_node(value.node);
+  message.set_stop(value.stop);
+  for (const NodeId target : value.targets) message.add_target(target);
+  message.set_max_jobs(value.max_jobs);
+  write(message, bytes);
+}
 
 void encode(const Relocate& value, std::string& bytes) {
   pb::Relocate message;

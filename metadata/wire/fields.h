@@ -61,9 +61,8 @@ void from_field(const Field& field, Value& value) {
   X(reports_missing, reports_missing) X(memory_bytes, memory_bytes) X(published, published) \
   X(located, located) X(repairs_queued, repairs_queued) X(repairs_running, repairs_running) \
   X(links, links) X(refused_links, refused_links) X(recovering, recovering)
-#define MC_DRAIN(X) X(node, node) X(stop, stop)
 #define MC_DRAIN_ANSWER(X) X(copied, copied) X(failed, failed) X(unplaced, unplaced) \
-  X(seen, seen) X(done, done)
+  X(seen, seen) X(done, done) X(copied_bytes, copied_bytes)
 #define MC_RELOCATION_ID(X) X(epoch, epoch) X(number, number)
 #define MC_RELOCATION_ANSWER(X) X(moves, moves) X(state, state) X(age_ms, age_ms) \
   X(changed_ms, changed_ms) X(node, node) X(message, message)
@@ -84,7 +83,6 @@ MC_FIELDS(ReportAnswer, ReportAnswer, MC_REPORT_ANSWER)
 MC_FIELDS(Match, Match, MC_MATCH)
 MC_FIELDS(RemoveMatchingAnswer, RemoveMatchingAnswer, MC_REMOVED)
 MC_FIELDS(StatsAnswer, StatsAnswer, MC_STATS)
-MC_FIELDS(Drain, Drain, MC_DRAIN)
 MC_FIELDS(DrainAnswer, DrainAnswer, MC_DRAIN_ANSWER)
 MC_FIELDS(RelocationId, RelocationId, MC_RELOCATION_ID)
 MC_FIELDS(RelocationAnswer, RelocationAnswer, MC_RELOCATION_ANSWER)

@@ -5,6 +5,7 @@
 // Threads: values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -97,7 +98,7 @@ struct RemoveReply {
 
 struct Match {
   enum class Kind : std::uint8_t { kPrefix, kRegex };
-  std::string name_space;
+  std::string name_space;  // empty, of removals: all namespaces
   std::string pattern;
   Kind kind = Kind::kPrefix;
   std::string after;
@@ -106,6 +107,12 @@ struct Match {
 struct RemoveMatchingAnswer {
   std::uint64_t removed = 0;  // copies, at all holders
   std::uint32_t unconfirmed = 0;
+
+  // Of another partition. A host without an answer is missing in each partition.
+  void add(const RemoveMatchingAnswer& other) {
+    removed += other.removed;
+    unconfirmed = std::max(unconfirmed, other.unconfirmed);
+  }
 };
 struct ListedKey {
   std::string key;
@@ -149,6 +156,9 @@ struct StatsAnswer {
 struct Drain {
   NodeId node = kNoNode;
   bool stop = false;
+  // When the drain begins:
+  std::vector<NodeId> targets = {};  // the only hosts that take objects; empty: any
+  std::uint32_t max_jobs = 0;        // copies under way at once; 0: the master's choice
 };
 struct DrainAnswer {
   std::uint64_t copied = 0;
@@ -156,7 +166,18 @@ struct DrainAnswer {
   std::uint64_t unplaced = 0;
   std::uint64_t seen = 0;
   bool done = false;
+  std::uint64_t copied_bytes = 0;
   bool operator==(const DrainAnswer&) const = default;
+
+  // Of another partition, or of another host.
+  void add(const DrainAnswer& other) {
+    copied += other.copied;
+    failed += other.failed;
+    unplaced += other.unplaced;
+    seen += other.seen;
+    done &= other.done;
+    copied_bytes += other.copied_bytes;
+  }
 };
 
 struct Relocate {

@@ -4,7 +4,7 @@
 #include "bytes.h"
 #include "libmc/http/http_access.h"
 #include "libmc/http/http_server.h"
-#include "metadata/master/http/key_questions.h"
+#include "metadata/master/http/leaders.h"
 #include "metadata/master/http/metadata_pages.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {

@@ -34,13 +34,15 @@ std::size_t append(char* bytes, std::size_t size, std::size_t count, void* to) {
   return size * count;
 }
 
-HttpReply ask(const std::string& url, const std::string& method = "GET") {
+HttpReply ask(const std::string& url, const std::string& method = "GET",
+              const std::string& body = "") {
   HttpReply reply;
   std::string head;
   const std::unique_ptr<CURL, decltype(&::curl_easy_cleanup)> curl(::curl_easy_init(),
                                                                    ::curl_easy_cleanup);
   ::curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   ::curl_easy_setopt(curl.get(), CURLOPT_CUSTOMREQUEST, method.c_str());
+  if (!body.empty()) ::curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, body.c_str());
   ::curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   ::curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT, static_cast<long>(kWatchdogNs / 1'000'000'000));
   ::curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append);
@@ -85,6 +87,9 @@ class HttpMaster {
     return ask("http://127.0.0.1:" + std::to_string(port_) + target);
   }
   Json::Value get_json(const std::string& target) const { return parsed(get(target)); }
+  HttpReply post(const std::string& target, const std::string& body = "") const {
+    return ask("http://127.0.0.1:" + std::to_string(port_) + target, "POST", body);
+  }
   std::string address() const { return master_->address(); }
   MasterProcess& process() { return *master_; }
   // The pages follow the leadership within a moment.
@@ -254,6 +259,115 @@ TEST(HttpPorts, CountWhatTheMasterDid) {
                                   "Storage: "));
   EXPECT_THAT(summary, HasSubstr(" / 1.00 GB ("));
   EXPECT_THAT(summary, HasSubstr(" | Keys: 7 | Clients: 1 | Requests (Success/Total per sec): "));
+}
+
+TEST(HttpPorts, RemoveAllObjects) {
+  const HttpMaster master({"--partitions", "2"});
+  ASSERT_TRUE(master.until_role("leader"));
+  HoldingAgent agent(members_of({master.address()}), 1);
+  agent.put({"a", "b"});
+  ASSERT_EQ(master.get("/api/v1/remove_all").status, 405);
+  const Json::Value removed = parsed(master.post("/api/v1/remove_all?force=true"));
+  EXPECT_EQ(removed["success"], true);
+  EXPECT_EQ(removed["removed_count"], 2);
+  EXPECT_EQ(removed["unconfirmed_hosts"], 0);
+  EXPECT_FALSE(agent.holds("a"));
+  EXPECT_EQ(master.get(std::string("/query_key?key=a&") + kTenant).status, 404);
+  const HttpReply quotas = master.get("/api/v1/tenant_quotas");
+  EXPECT_EQ(quotas.status, 501);
+  EXPECT_THAT(quotas.body, HasSubstr("capacity_bytes"));
+}
+
+class DrainJobPages : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(master_.until_role("leader"));
+    full_.emplace(members_of({master_.address()}), 1);
+    full_->put({"a", "b", "c"});
+    until_shown();
+  }
+  void add_host(NodeId node) {
+    others_.push_back(std::make_unique<HoldingAgent>(members_of({master_.address()}), node));
+    ASSERT_TRUE(others_.back()->until_ready());
+    until_shown();
+  }
+  // The pages show a new host within a moment.
+  void until_shown() {
+    ASSERT_TRUE(until(
+        [&] { return lines(master_.get("/get_all_segments").body).size() == 1 + others_.size(); }));
+  }
+  HttpReply begin(const std::string& body) { return master_.post("/api/v1/drain_jobs", body); }
+  Json::Value query(const std::string& job) {
+    return master_.get_json("/api/v1/drain_jobs/query?job_id=" + job);
+  }
+  std::string segment_state(const std::string& segment) {
+    return master_.get_json("/api/v1/segments/status?segment=" + segment)["status_name"].asString();
+  }
+
+  HttpMaster master_;
+  std::optional<HoldingAgent> full_;
+  std::vector<std::unique_ptr<HoldingAgent>> others_;
+};
+
+TEST_F(DrainJobPages, MoveAllObjectsOfASegmentToTheTargets) {
+  add_host(2);
+  add_host(3);
+  const Json::Value begun = parsed(begin(
+      R"({"segments":["127.0.0.1:9"],"target_segments":["127.0.0.1:11"],"max_concurrency":2})"));
+  EXPECT_EQ(begun["success"], true);
+  EXPECT_EQ(begun["status"], "CREATED");
+  const std::string job = begun["job_id"].asString();
+  Json::Value facts;
+  ASSERT_TRUE(until([&] { return (facts = query(job))["status_name"] == "SUCCEEDED"; }))
+      << facts.toStyledString();
+  EXPECT_EQ(facts["status"], 3);
+  EXPECT_EQ(facts["type_name"], "DRAIN");
+  EXPECT_EQ(facts["segments"][0], "127.0.0.1:9");
+  EXPECT_EQ(facts["succeeded_units"], 3);
+  EXPECT_EQ(facts["migrated_bytes"], 3 * 4096);
+  EXPECT_EQ(facts["blocked_units"], 0);
+  EXPECT_GE(facts["last_updated_at_ms_epoch"].asUInt64(), facts["created_at_ms_epoch"].asUInt64());
+  for (const char* const key : {"a", "b", "c"}) {
+    EXPECT_FALSE(full_->holds(key));
+    EXPECT_TRUE(others_[1]->holds(key));
+  }
+  EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "DRAINED"; }));
+  EXPECT_EQ(begin(R"({"segments":["127.0.0.1:9"]})").status, 409);
+  EXPECT_EQ(master_.post("/api/v1/drain_jobs/cancel?job_id=" + job).status, 409);
+}
+
+TEST_F(DrainJobPages, WithoutRoomElsewhereAreBlockedUntilCancelled) {
+  const std::string job = parsed(begin(R"({"segments":["127.0.0.1:9"]})"))["job_id"].asString();
+  Json::Value facts;
+  ASSERT_TRUE(until([&] { return (facts = query(job))["blocked_units"] == 3; }))
+      << facts.toStyledString();
+  EXPECT_EQ(facts["status_name"], "RUNNING");
+  EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "DRAINING"; }));
+  EXPECT_EQ(parsed(master_.post("/api/v1/drain_jobs/cancel?job_id=" + job))["status"], "CANCELED");
+  EXPECT_EQ(query(job)["status_name"], "CANCELED");
+  EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "OK"; }));
+  EXPECT_TRUE(full_->holds("a"));
+}
+
+TEST_F(DrainJobPages, WithABadOrderBeginNothing) {
+  for (const std::string body :
+       {"", "[]", "{}", R"({"segments":[]})", R"({"segments":"127.0.0.1:9"})",
+        R"({"segments":[1]})", R"({"segments":["127.0.0.1:9","127.0.0.1:9"]})",
+        R"({"segments":["127.0.0.1:9"],"max_concurrency":0})",
+        R"({"segments":["127.0.0.1:9"],"target_segments":["127.0.0.1:9"]})"}) {
+    const HttpReply reply = begin(body);
+    EXPECT_EQ(reply.status, 400) << body;
+    EXPECT_EQ(parsed(reply)["error_code"], -600) << body;
+  }
+  EXPECT_EQ(begin(std::string(100'000, '[')).status, 400);
+  const HttpReply unknown = begin(R"({"segments":["127.0.0.1:77"]})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(parsed(unknown)["error_code"], -101);
+  const HttpReply nowhere = master_.get("/api/v1/drain_jobs/query?job_id=1-2");
+  EXPECT_EQ(nowhere.status, 404);
+  EXPECT_EQ(parsed(nowhere)["error_code"], -1402);
+  EXPECT_EQ(master_.get("/api/v1/drain_jobs/query").status, 400);
+  EXPECT_EQ(segment_state("127.0.0.1:9"), "OK");
 }
 
 TEST(HttpPorts, OfAStandbyNameTheLeader) {

@@ -167,7 +167,8 @@ HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation
     objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
   }
   options.role = rpc::Role::kAgent;
-  options.descriptor = {node, incarnation, "127.0.0.1:9", node, 0, 1ull << 30};
+  const std::string address = "127.0.0.1:" + std::to_string(8 + node);
+  options.descriptor = {node, incarnation, address, node, 0, 1ull << 30};
   auto client = MasterClient::create(options, this);
   EXPECT_TRUE(client.has_value()) << client.error().to_string();
   client_ = std::move(*client);

@@ -221,6 +221,22 @@ TEST(Drain, ReleasesNothingOnAJobsWordAlone) {
   EXPECT_FALSE(planner.progress().done);
 }
 
+TEST(Drain, UsesTheGivenTargetsAlone) {
+  World world(4);
+  for (std::uint64_t i = 0; i < 20; ++i) world.hold(1, i, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {.targets = {3}});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  ASSERT_EQ(orders.copies.size(), 20u);
+  for (const CopyJob& job : orders.copies) {
+    EXPECT_EQ(job.target, 3u);
+    world.copy(job);
+    planner.finished(job.hash, true);
+  }
+  EXPECT_EQ(planner.progress().copied_bytes, 20 * 1000u);
+}
+
 TEST(Drain, WithoutAnotherNodeTheObjectStaysAndCountsAsUnplaced) {
   World world(1);
   world.hold(1, 1, 1);

@@ -146,11 +146,7 @@ void Masters::drain(const wire::Drain& request, std::uint64_t deadline_ns,
         sum.done = true;
         for (Result<wire::DrainAnswer>& answer : answers) {
           if (!answer) return done(std::move(answer));
-          sum.copied += answer->copied;
-          sum.failed += answer->failed;
-          sum.unplaced += answer->unplaced;
-          sum.seen += answer->seen;
-          sum.done &= answer->done;
+          sum.add(*answer);
         }
         done(sum);
       });
@@ -166,9 +162,7 @@ void Masters::remove_matching(const wire::Match& match, std::uint64_t deadline_n
         wire::RemoveMatchingAnswer sum;
         for (Result<wire::RemoveMatchingAnswer>& answer : answers) {
           if (!answer) return done(std::move(answer));
-          sum.removed += answer->removed;
-          // A host without an answer is missing in each partition.
-          sum.unconfirmed = std::max(sum.unconfirmed, answer->unconfirmed);
+          sum.add(*answer);
         }
         done(sum);
       });

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "libmc/http/http_server.h"
-#include "metadata/master/http/key_questions.h"
+#include "metadata/master/http/drain_jobs.h"
+#include "metadata/master/http/leaders.h"
 #include "metadata/master/http/master_metrics.h"
 #include "metadata/master/master.h"
 
@@ -23,8 +24,8 @@ namespace mc::metadata {
 class AdminPages {
  public:
   // io: of the HTTP thread. All arguments outlive the pages.
-  AdminPages(boost::asio::io_context& io, Master& master, KeyQuestions& keys)
-      : io_(io), master_(master), keys_(keys) {}
+  AdminPages(boost::asio::io_context& io, Master& master, Leaders& leaders)
+      : io_(io), master_(master), leaders_(leaders), drain_jobs_(io, leaders) {}
 
   void on_request(const http::HttpRequest& request, http::HttpDone done);
 
@@ -38,7 +39,8 @@ class AdminPages {
     bool of_leader = false;  // a standby refuses
     void (AdminPages::*answer)(const Question&) = nullptr;
   };
-  static const Page* find(const std::string& path);
+  // method: "GET", also for HEAD, or "POST".
+  static const Page* find(const std::string& method, const std::string& path);
 
   void health(const Question& question);
   void role(const Question& question);
@@ -53,13 +55,19 @@ class AdminPages {
   void query_key(const Question& question);
   void batch_query_keys(const Question& question);
   void all_keys(const Question& question);
+  void remove_all(const Question& question);
+  void begin_drain(const Question& question);
+  void query_drain(const Question& question);
+  void cancel_drain(const Question& question);
+  void tenant_quotas(const Question& question);
   void give_keys(const std::string& name_space,
                  const std::shared_ptr<std::optional<ListCursor>>& next,
                  const http::HttpGive& give);
 
   boost::asio::io_context& io_;
   Master& master_;
-  KeyQuestions& keys_;
+  Leaders& leaders_;
+  DrainJobs drain_jobs_;
   MetricsLines lines_;
 };
 

@@ -2,7 +2,7 @@
 //
 // The HTTP ports of mc-master, and the line with metrics in its log.
 //
-//     http_listen ──► HttpServer ──► AdminPages ──► Master::report(), KeyQuestions ──► leaders
+//     http_listen ──► HttpServer ──► AdminPages ──► Master::report(), Leaders ──► leaders
 //     metadata_listen ──► HttpServer ──► MetadataPages
 //
 // Threads: one, beside the master's loop.
@@ -35,15 +35,15 @@ class HttpPorts {
       : options_(options),
         master_(master),
         timer_(io_),
-        keys_(options, master.address(), std::move(key)),
-        admin_(io_, master, keys_) {}
+        leaders_(options, master.address(), std::move(key)),
+        admin_(io_, master, leaders_) {}
   void log_metrics();
 
   const MasterOptions options_;
   Master& master_;
   boost::asio::io_context io_;
   boost::asio::steady_timer timer_;
-  KeyQuestions keys_;
+  Leaders leaders_;
   AdminPages admin_;
   MetadataPages metadata_;
   MetricsLines lines_;

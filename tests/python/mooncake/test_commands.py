@@ -89,7 +89,18 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
         assert replica["transport_endpoint_"] == segment()["te_endpoint"]
         assert fetch(f"{base}/get_all_keys") == (200, "listed\n")
         assert "\nmaster_key_count 1\n" in fetch(f"{base}/metrics")[1]
-        assert fetch(f"{base}/api/v1/remove_all", "POST", b"")[0] == 501
+        agent, client = store._pool.agent, store._pool.client
+        client.ask({"verb": "create_namespace", "name": "tenant", "pool_bytes": 1 << 20,
+                    "clustered": True})  # fmt: skip
+        with mckv.Client(agent, namespace="tenant") as tenant:
+            tenant.put("of the tenant", b"value")
+            code, removed = fetch(f"{base}/api/v1/remove_all?tenant_id=tenant", "POST", b"")
+            assert code == 200 and json.loads(removed)["removed_count"] == 1
+            assert not tenant.exists("of the tenant") and store.is_exist("listed") == 1
+            tenant.put("of the tenant", b"value")
+            code, removed = fetch(f"{base}/api/v1/remove_all", "POST", b"")
+            assert code == 200 and json.loads(removed)["removed_count"] == 2
+            assert not tenant.exists("of the tenant") and store.is_exist("listed") == 0
         url = f"http://127.0.0.1:{metadata}/metadata?key=k"
         assert fetch(url, "PUT", b"1") == (200, "metadata updated") and fetch(url) == (200, "1")
         assert store.close() == 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/master/http/key_questions.h"
+#include "metadata/master/http/leaders.h"
 
 #include <algorithm>
 #include <charconv>
@@ -14,18 +14,20 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000 * kMs;
+// The hosts walk over their indexes. Shorter than the patience of the HTTP server.
+constexpr std::uint64_t kRemovalNs = 25'000 * kMs;
 constexpr std::uint32_t kRecoveryWaitMs = 1000;
 constexpr std::string_view kHex = "0123456789abcdef";
 
 // The answers of several partitions to one question.
 struct Gathered {
   Gathered(std::size_t keys, std::size_t parts,
-           KeyQuestions::Done<std::vector<KeyQuestions::KeyPlace>> when_done)
+           Leaders::Done<std::vector<Leaders::KeyPlace>> when_done)
       : done(std::move(when_done)), places(keys), missing(parts) {}
 
-  const KeyQuestions::Done<std::vector<KeyQuestions::KeyPlace>> done;
+  const Leaders::Done<std::vector<Leaders::KeyPlace>> done;
   Mutex mutex;
-  std::vector<KeyQuestions::KeyPlace> places MC_GUARDED_BY(mutex);
+  std::vector<Leaders::KeyPlace> places MC_GUARDED_BY(mutex);
   std::size_t missing MC_GUARDED_BY(mutex);
   Status failure MC_GUARDED_BY(mutex);
 
@@ -49,7 +51,7 @@ struct Gathered {
 
   void finish() {
     Status failed;
-    std::vector<KeyQuestions::KeyPlace> found;
+    std::vector<Leaders::KeyPlace> found;
     {
       const MutexLock lock(mutex);
       failed = failure;
@@ -60,6 +62,36 @@ struct Gathered {
     } else {
       done(fail(failed));
     }
+  }
+};
+
+// The sum of the partitions' answers; a failure of any is the result.
+template <typename Answer>
+struct Summed {
+  Summed(std::size_t parts, Leaders::Done<Answer> when_done)
+      : done(std::move(when_done)), missing(parts) {}
+
+  const Leaders::Done<Answer> done;
+  Mutex mutex;
+  std::optional<Answer> sum MC_GUARDED_BY(mutex);
+  std::size_t missing MC_GUARDED_BY(mutex);
+  Status failure MC_GUARDED_BY(mutex);
+
+  void take(const Result<Answer>& answer) {
+    Result<Answer> result = fail(MC_INTERNAL);
+    {
+      const MutexLock lock(mutex);
+      if (!answer) {
+        failure = answer.error();
+      } else if (sum) {
+        sum->add(*answer);
+      } else {
+        sum = *answer;
+      }
+      if (--missing != 0) return;
+      result = failure.ok() ? Result<Answer>(*sum) : fail(failure);
+    }
+    done(std::move(result));
   }
 };
 
@@ -90,14 +122,14 @@ std::optional<ListCursor> ListCursor::parse(std::string_view text) {
   return cursor;
 }
 
-KeyQuestions::KeyQuestions(const MasterOptions& options, std::string address, rpc::ClusterKey key)
+Leaders::Leaders(const MasterOptions& options, std::string address, rpc::ClusterKey key)
     : options_(options),
       address_(std::move(address)),
       key_(std::move(key)),
       hasher_(key_hash_secret(options.cluster_id, key_.secret())),
       clients_(options.partitions) {}
 
-Result<MasterClient*> KeyQuestions::client(std::uint32_t partition) {
+Result<MasterClient*> Leaders::client(std::uint32_t partition) {
   if (!options_.tls_cert.empty() && options_.tls_ca.empty()) {
     return fail(MC_INVALID_ARGUMENT,
                 "pages about keys need tls_ca beside tls_cert: set it to the authority of the "
@@ -118,8 +150,8 @@ Result<MasterClient*> KeyQuestions::client(std::uint32_t partition) {
   return clients_[partition].get();
 }
 
-void KeyQuestions::locate(const std::string& name_space, const std::vector<std::string>& keys,
-                          Done<std::vector<KeyPlace>> done) {
+void Leaders::locate(const std::string& name_space, const std::vector<std::string>& keys,
+                     Done<std::vector<KeyPlace>> done) {
   struct Part {
     std::uint32_t partition = 0;
     wire::Locate request;
@@ -154,8 +186,8 @@ void KeyQuestions::locate(const std::string& name_space, const std::vector<std::
   }
 }
 
-void KeyQuestions::list(const std::string& name_space, const ListCursor& cursor,
-                        std::uint32_t limit, Done<ListPage> done) {
+void Leaders::list(const std::string& name_space, const ListCursor& cursor, std::uint32_t limit,
+                   Done<ListPage> done) {
   const auto partitions = static_cast<std::uint32_t>(clients_.size());
   if (cursor.partition >= partitions) return done(ListPage());
   const auto asked = client(cursor.partition);
@@ -179,6 +211,33 @@ void KeyQuestions::list(const std::string& name_space, const ListCursor& cursor,
                    }
                    done(std::move(page));
                  });
+}
+
+template <typename Answer, typename Ask>
+void Leaders::ask_all(Done<Answer> done, Ask ask) {
+  const auto summed = std::make_shared<Summed<Answer>>(clients_.size(), std::move(done));
+  const auto take = [summed](const Result<Answer>& answer) { summed->take(answer); };
+  for (std::uint32_t partition = 0; partition < clients_.size(); ++partition) {
+    const auto asked = client(partition);
+    if (asked) {
+      ask(**asked, take);
+    } else {
+      take(fail(asked.error()));
+    }
+  }
+}
+
+void Leaders::remove_all(const std::string& name_space, Done<wire::RemoveMatchingAnswer> done) {
+  const wire::Match match{name_space, "", wire::Match::Kind::kPrefix, "", 0};
+  ask_all(std::move(done), [&](MasterClient& leader, const auto& take) {
+    leader.remove_matching(match, now_ns() + kRemovalNs, take);
+  });
+}
+
+void Leaders::drain(const wire::Drain& request, Done<wire::DrainAnswer> done) {
+  ask_all(std::move(done), [&](MasterClient& leader, const auto& take) {
+    leader.drain(request, now_ns() + kPatienceNs, take);
+  });
 }
 
 }  // namespace mc::metadata

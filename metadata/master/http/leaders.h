@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Questions about keys to the leaders of all partitions, for the pages of the HTTP port. A page so
-//   sees the whole cluster, also if other masters lead some partitions.
+// The leaders of all partitions, as the pages of the HTTP port ask them. A page so sees and changes
+//   the whole cluster, also if other masters lead some partitions.
 // Threads: one thread asks. Answers come in the threads of the clients.
 // Owns: a MasterClient for each partition, from its first question on.
 // Trusts: the leaders, as far as MasterClient does.
@@ -30,7 +30,7 @@ struct ListCursor {
   static std::optional<ListCursor> parse(std::string_view text);
 };
 
-class KeyQuestions {
+class Leaders {
  public:
   struct KeyPlace {
     Lookup state = Lookup::kMiss;  // kFound: readable
@@ -45,7 +45,7 @@ class KeyQuestions {
   using Done = std::function<void(Result<Answer>)>;
 
   // address: of this master, as other processes dial it.
-  KeyQuestions(const MasterOptions& options, std::string address, rpc::ClusterKey key);
+  Leaders(const MasterOptions& options, std::string address, rpc::ClusterKey key);
 
   // One place a key, in order. Errors: those of MasterClient.
   void locate(const std::string& name_space, const std::vector<std::string>& keys,
@@ -54,8 +54,15 @@ class KeyQuestions {
   // MasterClient; MC_TIMEOUT if a host has not answered, so that the list would lack keys.
   void list(const std::string& name_space, const ListCursor& cursor, std::uint32_t limit,
             Done<ListPage> done);
+  // Removes the objects of a namespace, or of all namespaces that agents share (empty).
+  void remove_all(const std::string& name_space, Done<wire::RemoveMatchingAnswer> done);
+  // Begins the drain of a host, goes on, or stops. The sum of all partitions.
+  void drain(const wire::Drain& request, Done<wire::DrainAnswer> done);
 
  private:
+  // Calls ask(client, done) for each partition, and adds the answers.
+  template <typename Answer, typename Ask>
+  void ask_all(Done<Answer> done, Ask ask);
   Result<MasterClient*> client(std::uint32_t partition);
 
   const MasterOptions options_;
