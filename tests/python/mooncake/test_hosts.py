@@ -44,3 +44,18 @@ def test_replicas_lie_on_both_hosts(two_stores, key):
     assert [one.size for one in places] == [1, 1] and not found
     assert len({one.transport_endpoint for one in places}) == 2
     assert there.remove(key) == 0 and here.is_exist(key) == 0
+
+
+def test_a_cleared_segment_loses_its_copies_alone(two_stores, key):
+    here, there = two_stores
+    config = mooncake.store.ReplicateConfig()
+    config.replica_num = 2
+    names = [key(f"{i}.*|\u00e4") for i in range(3)]  # with characters of regular expressions
+    assert here.put_batch(names[:2], [b"v"] * 2, config) == 0 and there.put(names[2], b"v") == 0
+    until(lambda: all(len(one) == 2 for one in there.batch_get_replica_desc(names[:2]).values()))
+    assert here.batch_replica_clear(names, "nobody:1") == []
+    assert here.batch_replica_clear(names[1:], here.get_hostname()) == names[1:2]
+    until(lambda: len(there.get_replica_desc(names[1])) == 1)
+    assert len(there.get_replica_desc(names[0])) == 2
+    assert here.batch_get_buffer(names).count(None) == 0
+    assert here.batch_replica_clear(names) == names and there.batch_is_exist(names) == [0] * 3
