@@ -3,6 +3,7 @@
 
 import time
 
+import pytest
 from machine import WATCHDOG_S
 
 
@@ -96,6 +97,24 @@ def test_replica_clear_removes(store, key):
     store.put(key, b"v")
     assert store.batch_replica_clear([key, key("none")]) == [key]
     assert store.is_exist(key) == 0
+
+
+@pytest.mark.ours_only
+def test_replica_clear_takes_the_name_of_a_segment(make_store, key):
+    store = make_store(32 << 20)
+    store.put(key, b"v")
+    assert store.batch_replica_clear([key], "nobody:1") == [] and store.is_exist(key) == 1
+    cleared = store.batch_replica_clear([key, key("none")], segment_name=store.get_hostname())
+    assert cleared == [key]
+
+
+@pytest.mark.ours_only
+def test_a_copy_stays_while_another_store_has_a_segment(make_store, key):
+    one, two = make_store(32 << 20), make_store(32 << 20)
+    one.put(key, b"v")
+    assert one.batch_replica_clear([key, key("none")], one.get_hostname()) == [key]
+    assert two.get(key) == b"v"
+    assert two.batch_replica_clear([key]) == [key] and one.get(key) == b""
 
 
 def test_tasks_between_hosts_that_are_not_there(store, key):

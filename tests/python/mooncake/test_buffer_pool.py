@@ -88,6 +88,23 @@ def test_a_limit_on_regions_is_kept(make_pool):
     lease.release()
 
 
+def test_a_buffer_may_be_larger_than_the_largest_class(make_pool):
+    pool = make_pool(max_bytes=1 << 20, max_size_class=1 << 17, alignment=4096)
+    for _ in range(20):
+        lease = pool.acquire((1 << 17) + 1, block=False)
+        assert lease.size == (1 << 17) + 1
+        lease.release()
+
+
+def test_the_package_has_the_buffer_pools():
+    import mooncake
+    import mooncake.buffer_pool
+
+    assert mooncake.BufferPool is mooncake.RegisteredBufferPool is mooncake.buffer_pool.BufferPool
+    with pytest.raises(AttributeError):
+        _ = mooncake.NoSuchPool
+
+
 def test_bad_arguments(make_pool, store):
     from mooncake.buffer_pool import BufferPool
 
@@ -130,6 +147,17 @@ def test_idle_regions_of_other_sizes_make_room(make_pool):
     pool = make_pool(max_bytes=4 << 16, prewarm_size=1, prewarm_count=9)
     with pool.acquire(4 << 16, block=False) as lease:
         assert lease.size == 4 << 16
+
+
+@pytest.mark.ours_only
+def test_a_region_beyond_the_largest_class_is_freed_with_its_buffer(make_pool):
+    pool = make_pool(max_bytes=4 << 16, max_size_class=1 << 16)
+    with pool.acquire(3 << 16):
+        with pytest.raises(RuntimeError, match="exhausted"):
+            pool.acquire(2 << 16, block=False)
+    leases = [pool.acquire(1 << 16, block=False) for _ in range(4)]
+    for lease in leases:
+        lease.release()
 
 
 @pytest.mark.ours_only

@@ -73,7 +73,7 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
             wait_for(port, master)
         store = MooncakeDistributedStore()
         address = f"127.0.0.1:{rpc}"
-        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", address) == 0
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", address) == 0
         assert store.put("listed", b"value") == 0
         base = f"http://127.0.0.1:{admin}"
         assert json.loads(fetch(f"{base}/health")[1])["role"] == "leader"
@@ -115,7 +115,7 @@ def test_the_master_listens_on_ipv6(runtime_dir, host):
     with running("mooncake_master", f"--rpc_address={host}", *ports):
         store = MooncakeDistributedStore()
         master = f"[::1]:{rpc}"
-        until(lambda: store.setup("::1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", master) == 0)
+        until(lambda: store.setup("::1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", master) == 0)
         assert store.put("k", b"v") == 0 and store.get("k") == b"v" and store.close() == 0
 
 
@@ -182,7 +182,7 @@ def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server, monkeypatch)
             wait_for(port, masters[-1])
         store = MooncakeDistributedStore()
         where = f"redis://{redis_server}"
-        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", where) == 0
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", where) == 0
         assert store.put("k", b"v") == 0
         masters[0].send_signal(signal.SIGTERM)
         masters[0].wait(WATCHDOG_S)
@@ -345,6 +345,8 @@ def test_the_metadata_server():
         assert fetch(url, "PUT", b'{"a": 1}')[0] == 200
         assert fetch(url) == (200, '{"a": 1}')
         assert fetch(url, "DELETE")[0] == 200 and fetch(url, "DELETE")[0] == 404
+        assert fetch(f"{base}/metadata?key=%20k%20", "PUT", b"1")[0] == 200
+        assert fetch(f"{base}/metadata?key=k") == (200, "1")
         for bad in ("/metadata", "/metadata?key=", "/metadata?key=%20"):
             assert fetch(base + bad)[0] == 400
         assert fetch(f"{base}/other")[0] == 404

@@ -99,5 +99,17 @@ def test_environment(load):
 
 
 def test_an_empty_environment_raises(load):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="'MOONCAKE_CONFIG_PATH' nor 'MOONCAKE_MASTER' is set"):
         load()
+
+
+def test_an_unknown_protocol_is_a_warning(load, caplog):
+    from mooncake import mooncake_config
+
+    with caplog.at_level("WARNING", logger=mooncake_config.logger.name):
+        assert load({**REQUIRED, "protocol": "rmda"}).protocol == "rmda"
+        assert "Unrecognised protocol 'rmda'" in caplog.text
+        caplog.clear()
+        assert load({**REQUIRED, "protocol": " TCP "}).protocol == "tcp" and not caplog.text
+    with pytest.raises(ValueError, match="Invalid protocol"):
+        load({**REQUIRED, "protocol": " "})

@@ -103,7 +103,7 @@ def test_a_started_agent_has_the_options(runtime_dir, monkeypatch):
     with run_master("options") as master:
         store = MooncakeDistributedStore()
         more = ("rdma", "mlx5_77", master)
-        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, *more) == 0
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, *more) == 0
         assert "there is no RDMA device mlx5_77" in agent_log(runtime_dir)
         assert store.close() == 0
 
@@ -122,7 +122,7 @@ def test_huge_pages_are_strict(runtime_dir, monkeypatch, caplog, embedded):
         if embedded:
             monkeypatch.setenv("MC_AGENT", "embedded")
         store = MooncakeDistributedStore()
-        code = store.setup("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master)
+        code = store.setup("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", master)
         if enough:
             (segment,) = store._client.ask({"verb": "segments"})["segments"]
             assert code == 0 and segment["huge_pages"] and store.close() == 0
@@ -176,7 +176,7 @@ def test_a_call_ends_at_the_deadline_of_the_environment(runtime_dir, monkeypatch
     monkeypatch.setenv("MC_RPC_TIMEOUT_MS", "200")
     with run_master("deadline") as master:
         store = MooncakeDistributedStore()
-        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 0, "tcp", "", master) == 0
+        assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", master) == 0
         agent = int(re.search(r"event=ready pid=(\d+)", agent_log(runtime_dir))[1])
         stop_process(agent)
         try:

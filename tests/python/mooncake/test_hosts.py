@@ -129,3 +129,18 @@ def test_tasks_that_cannot_begin_have_mooncakes_codes(two_stores, key):
     assert here.create_move_task(key("a"), segment, own) == ((0, 0), -600)
     assert here.create_move_task(key("a"), own, own) == ((0, 0), -600)
     assert here.query_task((1, 1 << 40)) == (None, -1400)
+
+
+def test_a_cleared_segment_loses_its_copies_alone(two_stores, key):
+    here, there = two_stores
+    config = mooncake.store.ReplicateConfig()
+    config.replica_num = 2
+    names = [key(f"{i}.*|\u00e4") for i in range(3)]  # with characters of regular expressions
+    assert here.put_batch(names[:2], [b"v"] * 2, config) == 0 and there.put(names[2], b"v") == 0
+    until(lambda: all(len(one) == 2 for one in there.batch_get_replica_desc(names[:2]).values()))
+    assert here.batch_replica_clear(names, "nobody:1") == []
+    assert here.batch_replica_clear(names[1:], here.get_hostname()) == names[1:2]
+    until(lambda: len(there.get_replica_desc(names[1])) == 1)
+    assert len(there.get_replica_desc(names[0])) == 2
+    assert here.batch_get_buffer(names).count(None) == 0
+    assert here.batch_replica_clear(names) == names and there.batch_is_exist(names) == [0] * 3

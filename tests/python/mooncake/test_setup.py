@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """setup in all its forms, configuration of puts, life and death of a store."""
 
+import ctypes
+import gc
 import json
 import os
 import signal
 
 import pytest
-from machine import WATCHDOG_S, free_port, run_master
+from machine import WATCHDOG_S, free_port, run_master, until
 
 
 def new():
@@ -308,12 +310,47 @@ def test_the_pool_of_a_named_agent_grows_to_the_sum_of_the_segments(make_agent, 
 
 
 @pytest.mark.ours_only
+def test_a_store_that_is_not_closed_takes_its_memory_along(make_agent, monkeypatch, key):
+    import mckv
+
+    agent = make_agent(pool_bytes="0", max_pool_bytes="256MiB")
+    monkeypatch.setenv("MC_AGENT", agent.socket)
+    arguments = ("h", "P2PHANDSHAKE", 32 << 20, 1 << 20, "tcp", "", "")
+    store, other = new(), new()
+    codes = [store.setup(*arguments), other.setup(*arguments)]
+    assert codes == [0, 0] and pool_of(other)["contributed_bytes"] == 64 << 20
+    del store
+    gc.collect()
+    assert pool_of(other)["contributed_bytes"] == 32 << 20
+    code, view = other.put(key, b"v"), other.get_buffer(key)
+    del other
+    gc.collect()
+    assert code == 0 and bytes(view) == b"v"
+    del view
+    with mckv.Client(agent.socket) as client:
+        until(lambda: client.ask({"verb": "segments"})["segments"][0]["contributed_bytes"] == 0)
+
+
+def test_bytes_need_a_local_buffer(environment, master, key):
+    store = new()
+    assert store.setup("127.0.0.1", "P2PHANDSHAKE", 32 << 20, 0, "tcp", "", master) == 0
+    assert store.put(key, b"v") == -600 and store.upsert(key, b"v") == -600
+    assert store.put_parts(key, b"v", b"w") == -600 and store.put_batch([key], [b"v"]) == -600
+    assert store.is_exist(key) == 0
+    memory = ctypes.create_string_buffer(b"value", 4096)
+    at = ctypes.addressof(memory)
+    assert store.register_buffer(at, 4096) == 0 and store.put_from(key, at, 5) == 0
+    assert store.get_into(key, at, 4096) == 5
+    assert store.unregister_buffer(at) == 0 and store.close() == 0
+
+
+@pytest.mark.ours_only
 def test_a_dead_master_is_an_error(runtime_dir, monkeypatch, caplog):
     from mooncake import _pool
 
     monkeypatch.setattr(_pool, "_PATIENCE_S", 0.2)
     address = f"127.0.0.1:{free_port()}"
-    assert new().setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", address) == -900
+    assert new().setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", address) == -900
     assert f"cannot reach {address}: Connection refused; start a master there" in caplog.text
 
 
@@ -322,7 +359,7 @@ def test_two_masters_of_a_host_are_two_clusters(runtime_dir, key):
     with run_master("a") as one, run_master("b") as two:
         here, there = new(), new()
         for store, master in ((here, one), (there, two)):
-            assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+            assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", master) == 0
         assert here.put(key, b"v") == 0
         assert here.get(key) == b"v" and there.get(key) == b""
         assert there.remove_all() == 0 and here.is_exist(key) == 1
@@ -336,7 +373,7 @@ def test_a_killed_agent_runs_again_with_its_objects(runtime_dir, key, monkeypatc
     monkeypatch.setattr(_pool, "_LOOK_S", 0.1)
     with run_master("d") as master:
         store = new()
-        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", master) == 0
         assert store.put(key(1), b"v") == 0
         os.kill(store._client.ask({"verb": "status"})["pid"], signal.SIGKILL)
         assert store.put(key(2), b"v") == 0
@@ -349,11 +386,11 @@ def test_a_killed_agent_runs_again_with_its_objects(runtime_dir, key, monkeypatc
 def test_a_process_that_ends_withdraws_its_segment(runtime_dir, run_python):
     with run_master("c") as master:
         store = new()
-        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master) == 0
+        assert store.setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", master) == 0
         code, said, errors = run_python(
             """import sys, mooncake.store
 store = mooncake.store.MooncakeDistributedStore()
-print(store.setup("h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", sys.argv[1]))
+print(store.setup("h", "P2PHANDSHAKE", 64 << 20, 1 << 20, "tcp", "", sys.argv[1]))
 print(store._client.ask({"verb": "segments"})["segments"][0]["contributed_bytes"])
 """,
             master,

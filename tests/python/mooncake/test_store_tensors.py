@@ -103,8 +103,17 @@ def test_into_a_buffer_and_from_it(store, memory, key, tensor):
         [key, key("none")], [memory + 0, memory + 9000], [4096] * 2
     )
     assert same(one, tensor) and two is None
+    assert store.batch_get_tensor_into([key, key], [memory + 0], [4096]) == [-600, -600]
     store.put_tensor_with_tp(key(3), tensor, 0, 2, 0)
     assert store.get_tensor_with_tp_into(key(3), memory + 0, 4096, 1, 2).shape == (2, 6)
+
+
+def test_a_file_that_is_not_there_has_no_tensor(store, tmp_path, key):
+    pytest.importorskip("safetensors")
+    assert store.load_tensor_from_safetensor(key, str(tmp_path / "none.safetensors")) is None
+    (tmp_path / "bad").write_bytes(b"no tensors")
+    assert store.load_tensor_from_safetensor(key, str(tmp_path / "bad")) is None
+    assert store.is_exist(key) == 0
 
 
 def test_publish_and_upsert(store, key, tensor):

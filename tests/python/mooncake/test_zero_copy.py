@@ -202,6 +202,32 @@ def test_get_into_ranges(store, memory, key):
     assert got == [[[-600]]]
 
 
+def test_ranges_stay_within_the_registered_buffer(store, memory, key):
+    store.put(key, bytes(range(100)))
+    end = memory.SIZE - 4
+    got = store.get_into_ranges(
+        [memory + 0, memory + 100], [[key]] * 2, [[[end, end + 1]], [[end]]],
+        [[[10, 10]], [[10]]], [[[4, 4]], [[4]]],
+    )  # fmt: skip
+    assert got == [[[4, -600]], [[-600]]]
+    assert memory.bytes(end, 4) == bytes([10, 11, 12, 13])
+
+
+def test_ranges_of_different_lengths_are_refused(store, memory, key):
+    store.put(key, bytes(100))
+    nothing = []
+    got = store.get_into_ranges(
+        [memory + 0], [[key, key]], [[[0], nothing]], [[[0, 1], nothing]], [[[4, 4], nothing]]
+    )
+    assert got == [[[-600], []]]
+    got = store.get_into_ranges([memory + 0], [[key]], [[[0, 9]]], [[[0, 1]]], [[nothing]])
+    assert got == [[[-600, -600]]]
+    got = store.get_into_ranges([memory + 0], [[key, key]], [[[0]]], [[[0]]], [[[1]]])
+    assert got[0][0] == [-600]
+    got = store.get_into_ranges([memory + 0], [[key("none")]], [[[0, 9]]], [[[0, 1]]], [[[1, 1]]])
+    assert got == [[[-704, -704]]]
+
+
 def test_host_memory(store):
     import mooncake.store
 

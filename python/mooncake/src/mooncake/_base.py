@@ -41,7 +41,10 @@ class StoreBase:
 
     def __init__(self) -> None:
         self._pool: _pool.Pool | None = None
+        self._lender = object()  # this store among the stores of the pool
+        self._has_buffer = True  # false with local_buffer_size 0
         self._ranges = AddressRanges()
+        self._registered: dict[int, int] = {}  # sizes of the registered buffers, by address
         self._hostname = ""
         self._get_sessions: dict[Any, Any] = {}
         self._put_sessions: dict[Any, tuple[mckv.Reservation, dict[str, Any]]] = {}
@@ -56,6 +59,16 @@ class StoreBase:
         if pool is None:
             raise mckv.ClosedError("this store was not set up, or was closed")
         return pool.client
+
+    def _register(self, address: int, size: int) -> bool:
+        good = self._ranges.add(address, size)
+        if good:
+            self._registered[address] = size
+        return good
+
+    def _unregister(self, address: int) -> bool:
+        self._registered.pop(address, None)
+        return self._ranges.remove(address)
 
     @staticmethod
     def _coded(call: Callable[[], int]) -> int:
@@ -110,8 +123,18 @@ class StoreBase:
                 return node
         return 0
 
+    @staticmethod
+    def _refuse_bytes() -> int:
+        """As Mooncake, whose puts copy through the local buffer."""
+        warn_once(
+            "local_buffer_size is 0: only puts from addresses are possible; set it to put bytes"
+        )
+        return _codes.INVALID_PARAMS
+
     def _put(self, key: Any, parts: Any, config: ReplicateConfig, upsert: bool) -> int:
         key_of(key)
+        if not self._has_buffer:
+            return self._refuse_bytes()
         rules = self._rules(config, 1)
         if isinstance(rules, int):
             return rules

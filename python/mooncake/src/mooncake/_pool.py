@@ -11,6 +11,7 @@ inside this process until the last store closes.
 from __future__ import annotations
 
 import atexit
+import collections
 import dataclasses
 import ipaddress
 import json
@@ -53,9 +54,10 @@ class Pool:
         self._name = name
         self.tenant = name[2]
         self._sized = sized  # the pool has a size of its own
-        self._lent: dict[object, _Lent] = {}  # by store
         self._hosts: dict[str, int | None] = {}  # by segment, as node_of(), for some seconds
         self._hosts_until = 0.0
+        self._lent: dict[object, _Lent] = {}  # by the lender of a store
+        self._gone: collections.deque[object] = collections.deque()  # lenders of collected stores
         self._closed = threading.Event()
 
     def node_of(self, segment: str) -> int | None:
@@ -109,36 +111,74 @@ class Pool:
         self.client.ask(order)
         self._lent = lent
 
-    def add(self, store: object, segment_bytes: int, buffer_bytes: int) -> None:
+    def add(self, lender: object, segment_bytes: int, buffer_bytes: int) -> None:
         """A pool with a size of its own may refuse. Else raises mckv.McError."""
         try:
-            self._contribute({**self._lent, store: _Lent(segment_bytes, buffer_bytes)})
+            lent = _Lent(segment_bytes, buffer_bytes)
+            self._contribute({**self._living(), lender: lent})
         except mckv.McError as error:
             if not self._sized:
                 raise
             logger.warning("mc: the pool keeps its size; global_segment_size: %s", error)
-            self._lent[store] = _Lent(0, 0)
+            self._lent[lender] = _Lent(0, 0)
 
-    def mount(self, store: object, added_bytes: int) -> None:
+    def mount(self, lender: object, added_bytes: int) -> None:
         """The segments that the store has mounted. Raises mckv.McError, and changes nothing."""
         with _lock:
-            lent = dataclasses.replace(self._lent[store], added_bytes=added_bytes)
-            self._contribute({**self._lent, store: lent})
+            lent = dataclasses.replace(self._lent[lender], added_bytes=added_bytes)
+            self._contribute({**self._living(), lender: lent})
 
-    def close(self, store: object) -> None:
+    def has_other_segments(self, lender: object) -> bool:
+        """True if another store of this process lends memory to the pool."""
+        with _lock:
+            others = [value for key, value in self._living().items() if key is not lender]
+        return any(one.segment_bytes + one.added_bytes > 0 for one in others)
+
+    def close(self, lender: object) -> None:
         """Withdraws what the store added. The last store closes the client."""
         with _lock:
-            lent = {key: value for key, value in self._lent.items() if key is not store}
-            if not lent:
-                _pools.pop(self._name, None)
-                self._closed.set()
-                self.client.close()
-                return
+            self._gone.append(lender)
+            self._withdraw()
+
+    def collect(self, lender: object) -> bool:
+        """close() from the garbage collector, which may run while this thread holds the lock.
+
+        If the lock is held, the next call about a store withdraws the memory. False: the pool was
+        closed, or is the parent's.
+        """
+        if self._name[0] != os.getpid() or self._closed.is_set():
+            return False
+        self._gone.append(lender)
+        if _lock.acquire(blocking=False):
             try:
-                self._contribute(lent)
-            except mckv.McError as error:
-                logger.warning("mc: the pool keeps a closed store's memory: %s", error)
-                self._lent = lent
+                self._withdraw()
+            finally:
+                _lock.release()
+        return True
+
+    def _living(self) -> dict[object, _Lent]:
+        """What the stores lend that are not gone. REQUIRES: the lock is held."""
+        while self._gone and self._gone[0] not in self._lent:
+            self._gone.popleft()
+        gone = list(self._gone)
+        return {key: value for key, value in self._lent.items() if key not in gone}
+
+    def end(self) -> None:
+        self._closed.set()
+        self.client.close()
+
+    def _withdraw(self) -> None:
+        """REQUIRES: the lock is held."""
+        lent = self._living()
+        if not lent:
+            _pools.pop(self._name, None)
+            self.end()
+            return
+        try:
+            self._contribute(lent)
+        except mckv.McError as error:
+            logger.warning("mc: the pool keeps a closed store's memory: %s", error)
+            self._lent = lent
 
 
 def _host_addresses(segment: str) -> set[str]:
@@ -169,11 +209,11 @@ def _close_all() -> None:
     with _lock:
         for name, pool in _pools.items():
             if name[0] == os.getpid():  # a forked child cannot use the parent's clients
-                pool.client.close()
+                pool.end()
 
 
 def open_pool(
-    store: object,
+    lender: object,
     tenant: str,
     segment_bytes: int,
     buffer_bytes: int,
@@ -182,9 +222,10 @@ def open_pool(
     options: dict[str, str],
     agent: str = "",
 ) -> Pool:
-    """options: variables of an agent that this call starts. Raises mckv.McError.
+    """The pool, to which the store lends memory under the name lender. Raises mckv.McError.
 
-    agent: the socket of an agent, instead of the master's.
+    options: variables of an agent that this call starts. agent: the socket of an agent, instead of
+    the master's.
     """
     agent = os.environ.get("MC_AGENT") or agent
     name = (os.getpid(), agent or master_address(master), tenant)
@@ -192,7 +233,7 @@ def open_pool(
         pool = _pools.get(name)
         pool = pool or _open(name, agent, segment_bytes, buffer_bytes, hostname, options)
         try:
-            pool.add(store, segment_bytes, buffer_bytes)
+            pool.add(lender, segment_bytes, buffer_bytes)
         except mckv.McError:
             if name not in _pools:
                 pool.client.close()

@@ -42,12 +42,12 @@ class _Region:
         except mckv.McError:  # session memory is exhausted, or smaller than the region
             self.memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
-        self._ranges = store._ranges
-        if not self._ranges.add(self.address, size):
+        self._store = store
+        if not store._register(self.address, size):
             raise RuntimeError(f"a buffer of {size} bytes cannot be registered")
 
     def free(self) -> None:
-        self._ranges.remove(self.address)
+        self._store._unregister(self.address)
 
 
 class BufferLease:
@@ -94,9 +94,10 @@ class BufferLease:
 class BufferPool:
     """Buffers in powers of two from min_size_class up, kept for reuse.
 
-    max_bytes: limit of all regions, 0: none; max_size_class: largest buffer; max_regions: limit
-    of regions. At a limit acquire() waits for a release (block, timeout in seconds, None: no
-    timeout) or raises RuntimeError. alignment has no effect: regions begin at pages or cache lines.
+    max_bytes: limit of all regions, 0: none. max_regions: limit of regions. max_size_class: a
+    larger buffer gets a region of its own, which is freed with the buffer. At a limit acquire()
+    waits for a release (block, timeout in seconds, None: no timeout) or raises RuntimeError.
+    alignment has no effect: regions begin at pages or cache lines.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class BufferPool:
         self._store = store
         self._max_bytes = address_of(max_bytes)
         self._smallest = 1 << (min_size_class - 1).bit_length()
-        self._largest = max_size_class or None
+        self._largest = self._rounded(address_of(max_size_class or 1 << 39))
         self._max_regions = max_regions or None
         self._block, self._timeout = block_on_exhaustion, default_timeout
         # Reentrant, because a finalizer may return a buffer while this thread holds the lock.
@@ -175,13 +176,20 @@ class BufferPool:
     def _class_of(self, size: int) -> int:
         if self._closed:
             raise RuntimeError("buffer pool is closed")
-        wanted = max(self._smallest, 1 << max(size - 1, 0).bit_length())
-        too_large = (self._largest is not None and size > self._largest) or (
-            self._max_bytes and wanted > self._max_bytes
-        )
-        if too_large or wanted > 1 << 39:
+        if self._is_single(size):
+            wanted = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        else:
+            wanted = self._rounded(size)
+        if (self._max_bytes and wanted > self._max_bytes) or wanted > 1 << 39:
             raise RuntimeError("requested buffer size exceeds pool capacity")
         return wanted
+
+    def _rounded(self, size: int) -> int:
+        return max(self._smallest, 1 << max(size - 1, 0).bit_length())
+
+    def _is_single(self, size: int) -> bool:
+        """True for a buffer, or the region of a buffer, beyond the largest class."""
+        return size > self._largest
 
     def _has_room(self, size: int) -> bool:
         return not (self._max_bytes and self._bytes + size > self._max_bytes) and (
@@ -206,15 +214,21 @@ class BufferPool:
     def _free_idle(self) -> None:
         for regions in self._idle.values():
             for region in regions:
-                region.free()
-                self._regions, self._bytes = self._regions - 1, self._bytes - region.size
+                self._free(region)
         self._idle.clear()
+
+    def _free(self, region: _Region) -> None:
+        region.free()
+        self._regions, self._bytes = self._regions - 1, self._bytes - region.size
 
     def _take_back(self, region: _Region) -> None:
         with self._changed:
             self._lent -= 1
-            self._idle.setdefault(region.size, []).append(region)
-            self._changed.notify()
+            if self._is_single(region.size):
+                self._free(region)
+            else:
+                self._idle.setdefault(region.size, []).append(region)
+            self._changed.notify_all()
 
 
 RegisteredBufferPool = BufferPool

@@ -35,8 +35,8 @@ class _Handler(Handler):
         elif url.path != "/metadata":
             self._answer(404, b"not found")
         else:
-            key = urllib.parse.parse_qs(url.query).get("key", [""])[0]
-            if key.strip():
+            key = urllib.parse.parse_qs(url.query).get("key", [""])[0].strip()
+            if key:
                 return key
             self._answer(400, b"key is missing")
         return None

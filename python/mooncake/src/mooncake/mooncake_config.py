@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 from typing import Any
+
+logger = logging.getLogger("mooncake")
 
 DEFAULT_GLOBAL_SEGMENT_SIZE = 3355443200
 DEFAULT_LOCAL_BUFFER_SIZE = 1073741824
 
 _UNITS = {"kb": 10, "mb": 20, "gb": 30, "tb": 40, "k": 10, "m": 20, "g": 30, "t": 40, "b": 0}
 _REQUIRED = ("local_hostname", "metadata_server", "master_server_address")
+# The names that Mooncake knows. mc chooses the transport itself.
+_PROTOCOLS = set(
+    "ascend barex cxl efa hip maca musa nvlink nvlink_intra nvmeof rdma rpc_only sunrise_link tcp "
+    "ub ubshmem".split()
+)
 _ENVIRONMENT = {
     "local_hostname": "MOONCAKE_LOCAL_HOSTNAME",
     "metadata_server": "MOONCAKE_TE_META_DATA_SERVER",
@@ -79,8 +87,14 @@ class MooncakeConfig:
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
         if not isinstance(self.protocol, str) or not self.protocol.strip():
-            raise ValueError(f"protocol must be a text that is not empty, not {self.protocol!r}")
+            raise ValueError(f"Invalid protocol {self.protocol!r}: it must be a text, not empty")
         self.protocol = self.protocol.strip().lower()
+        if self.protocol not in _PROTOCOLS:
+            logger.warning(
+                "mc: Unrecognised protocol %r; Mooncake's protocols are %s",
+                self.protocol,
+                ", ".join(sorted(_PROTOCOLS)),
+            )
         for name in ("global_segment_size", "local_buffer_size"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative: {getattr(self, name)}")
@@ -138,7 +152,8 @@ class MooncakeConfig:
         }
         if "master_server_address" not in values:
             raise ValueError(
-                "neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER is set in the environment"
+                "Neither the environment variable 'MOONCAKE_CONFIG_PATH' nor 'MOONCAKE_MASTER' "
+                "is set."
             )
         values.setdefault("local_hostname", "localhost")
         values.setdefault("metadata_server", "P2PHANDSHAKE")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import mckv
 
 from mooncake import _codes
@@ -17,11 +19,11 @@ class AddressCalls(StoreBase):
 
     def register_buffer(self, buffer_ptr: int, size: int) -> int:
         """0; -600 if the buffer overlaps a registered buffer or is not mapped."""
-        good = self._ranges.add(address_of(buffer_ptr), address_of(size))
+        good = self._register(address_of(buffer_ptr), address_of(size))
         return _codes.OK if good else _codes.INVALID_PARAMS
 
     def unregister_buffer(self, buffer_ptr: int) -> int:
-        good = self._ranges.remove(address_of(buffer_ptr))
+        good = self._unregister(address_of(buffer_ptr))
         return _codes.OK if good else _codes.INVALID_PARAMS
 
     def put_from(
@@ -122,28 +124,50 @@ class AddressCalls(StoreBase):
         all_src_offsets: list[list[list[int]]],
         all_sizes: list[list[list[int]]],
     ) -> list[list[list[int]]]:
-        """For each buffer and key the size of each range, or a code; a miss is one code."""
-        made: list[list[list[int]]] = []
+        """For each buffer, key and destination offset the size of the range, or a code.
+
+        Lists of different lengths: -600 for the ranges of the key, of the buffer, or for all. -600
+        for a range beyond the end of the object or of the registered buffer.
+        """
         lists = (all_keys, all_dst_offsets, all_src_offsets, all_sizes)
         if any(len(one) != len(buffer_ptrs) for one in lists):
             return [[[_codes.INVALID_PARAMS]]]
-        for base, keys, to, start, sizes in zip(buffer_ptrs, *lists, strict=True):
-            row: list[list[int]] = []
-            made.append(row)
-            for i, key in enumerate(keys):
-                view = self._view_or_code(key)
-                if isinstance(view, int):
-                    row.append([view])
-                    continue
-                row.append(
-                    [
-                        size
-                        if view.copy_ranges([base + at], [size], [offset], self._ranges)
-                        else _codes.INVALID_PARAMS
-                        for at, offset, size in zip(to[i], start[i], sizes[i], strict=True)
-                    ]
-                )
+        made: list[list[list[int]]] = []
+        for base, keys, *groups in zip(buffer_ptrs, *lists, strict=True):
+            if any(len(one) != len(keys) for one in groups):
+                to = groups[0]
+                made.append([[_codes.INVALID_PARAMS] * len(offsets) for offsets in to])
+                continue
+            base = operator.index(base)
+            room = self._room_at(base)
+            items = zip(keys, *groups, strict=True)
+            made.append([self._ranges_into(base, room, *item) for item in items])
         return made
+
+    def _room_at(self, address: int) -> int:
+        """Bytes from the address to the end of its registered buffer. Other memory has no end."""
+        if size := self._registered.get(address):
+            return size
+        ends = (
+            at + size for at, size in list(self._registered.items()) if at <= address < at + size
+        )
+        return next(ends, 1 << 64) - address
+
+    def _ranges_into(
+        self, base: int, room: int, key: str, to: list[int], start: list[int], sizes: list[int]
+    ) -> list[int]:
+        if not len(to) == len(start) == len(sizes):
+            return [_codes.INVALID_PARAMS] * len(to)
+        view = self._view_or_code(key)
+        if isinstance(view, int):
+            return [view] * len(to)
+        return [
+            size
+            if 0 <= at <= room - size
+            and view.copy_ranges([base + at], [size], [offset], self._ranges)
+            else _codes.INVALID_PARAMS
+            for at, offset, size in zip(to, start, sizes, strict=True)
+        ]
 
     def alloc_from_mem_pool(self, size: int, /) -> int:
         """Address of memory shared with the agent, valid until close(); 0: no memory."""

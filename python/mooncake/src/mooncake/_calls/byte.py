@@ -48,6 +48,8 @@ class ByteCalls(StoreBase):
 
     def _put_batch(self, keys: Any, values: Any, config: ReplicateConfig, upsert: bool) -> int:
         names, parts = keys_of(keys), [bytes_like(one) for one in values]
+        if not self._has_buffer:
+            return self._refuse_bytes()
         rules = self._rules(config, len(names))
         if isinstance(rules, int):
             return rules

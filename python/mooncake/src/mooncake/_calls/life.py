@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from typing import Any
 
 import mckv
@@ -60,7 +61,7 @@ class LifeCalls(StoreBase):
         _environment.begin()
         try:
             self._pool = _pool.open_pool(
-                self,
+                self._lender,
                 tenant_id or "default",
                 global_segment_size,
                 local_buffer_size,
@@ -78,6 +79,7 @@ class LifeCalls(StoreBase):
                 logger.error("mc: setup: client_http_port %d: %s", client_http_port, error)
                 self.close()
                 return _codes.INVALID_PARAMS
+        self._has_buffer = local_buffer_size > 0
         self._hostname = local_hostname
         if ":" not in local_hostname:
             self._hostname += f":{_environment.client_port()}"
@@ -126,10 +128,11 @@ class LifeCalls(StoreBase):
             agent, tenant = os.environ.get("MC_AGENT") or "", "default"
             if not agent:
                 agent, tenant = _client_port.ask(server_address)
-            self._pool = _pool.open_pool(self, tenant, 0, buffer, "dummy", "", {}, agent)
+            self._pool = _pool.open_pool(self._lender, tenant, 0, buffer, "dummy", "", {}, agent)
         except mckv.McError as error:
             logger.error("mc: setup_dummy: %s", error)
             return CODE[error.status]
+        self._has_buffer = True
         return _codes.OK
 
     def init_all(self, protocol: str, device_name: str, mount_segment_size: int = 16 << 20) -> int:
@@ -148,8 +151,15 @@ class LifeCalls(StoreBase):
         if http is not None:
             http.close()
         if pool is not None:
-            pool.close(self)
+            pool.close(self._lender)
         return _codes.OK
+
+    def __del__(self) -> None:
+        """Withdraws the memory of a store that was never closed. Mooncake's destructor does so."""
+        if self._pool is None or not self._pool.collect(self._lender):
+            return
+        if self._http is not None:
+            threading.Thread(target=self._http.close, daemon=True).start()
 
     def health_check(self) -> int:
         """0: healthy; 1: not set up, or closed; 2: no answer from the agent."""

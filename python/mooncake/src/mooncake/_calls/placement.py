@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 import mckv
@@ -24,6 +25,12 @@ _STATUS = {
     "failed": TaskStatus.FAILED,
     "done": TaskStatus.SUCCESS,
 }
+_KEYS_PER_REMOVAL = 16  # of at most 1,024 bytes each
+
+
+def _exactly(key: str | bytes) -> bytes:
+    """A regular expression for this key."""
+    return re.escape(key if isinstance(key, bytes) else key.encode())
 
 
 class PlacementCalls(ByteCalls):
@@ -52,11 +59,41 @@ class PlacementCalls(ByteCalls):
         }
 
     def batch_replica_clear(self, keys: list[str], segment_name: str = "") -> list[str]:
-        """The keys whose replica was dropped; segment_name must be this host's segment."""
-        if segment_name and segment_name != self._hostname:
-            return []
+        """The keys whose replicas were dropped: all of them, or those of this store's segment.
+
+        A host holds one copy for the segments of all its stores. While another store of this
+        process has a segment, the copy stays, and its key counts as cleared.
+        """
         names = keys_of(keys)
-        return [k for k, code in zip(names, self.batch_remove(names), strict=True) if code == 0]
+        if not segment_name:
+            return [k for k, code in zip(names, self.batch_remove(names), strict=True) if code == 0]
+        if segment_name != self._hostname or self._pool is None:
+            return []
+        found = [key for key, has in zip(names, self.batch_is_exist(names), strict=True) if has]
+        if self._pool.has_other_segments(self._lender):
+            return found
+        try:
+            return self._clear_here(found)
+        except mckv.McError as error:
+            logger.error("mc: batch_replica_clear: %s", error)
+            return []
+
+    def _clear_here(self, keys: list[str]) -> list[str]:
+        """Drops this host's copies, and returns their keys. Raises mckv.McError."""
+        try:
+            nodes = self._client.ask({"verb": "nodes"})["nodes"]
+            holders = self._client.holders(keys, namespace=self._tenant())
+        except mckv.UnsupportedError:  # no cluster
+            done = self._client.remove_batch(keys)
+            return [key for key, one in zip(keys, done, strict=True) if one == mckv.Status.OK]
+        own = next((node["address"] for node in nodes if node["self"]), None)
+        here = [key for key, held in zip(keys, holders, strict=True) if own in held]
+        for first in range(0, len(here), _KEYS_PER_REMOVAL):
+            words = b"|".join(map(_exactly, here[first : first + _KEYS_PER_REMOVAL]))
+            self._client.remove_matching(
+                regex=b"^(?:%b)$" % words, namespace=self._tenant(), local=True
+            )
+        return here
 
     def create_copy_task(self, key: str, targets: list[str]) -> tuple[_TaskId, int]:
         """The task that copies the object to these segments, and 0; or a code.

@@ -24,7 +24,7 @@ class SegmentCalls(StoreBase):
         try:
             if self._pool is None:
                 raise mckv.ClosedError("this store was not set up, or was closed")
-            self._pool.mount(self, sum(segments.values()))
+            self._pool.mount(self._lender, sum(segments.values()))
         except mckv.McError as error:
             logger.error("mc: the store's segments stay as they are: %s", error)
             return CODE[error.status]

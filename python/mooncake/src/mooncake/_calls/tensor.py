@@ -201,9 +201,10 @@ class TensorCalls(ByteCalls):
     def batch_get_tensor_into(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int]
     ) -> list[Any]:
+        """A tensor for each key, or None; lists of different lengths: -600 for each key."""
         items = self._each(keys, buffer_ptrs, sizes)
         if items is None:
-            return [None] * len(keys)
+            return [_codes.INVALID_PARAMS] * len(keys)
         return [self.get_tensor_into(*item) for item in items]
 
     def batch_put_tensor_from(
@@ -347,7 +348,7 @@ class TensorCalls(ByteCalls):
     ) -> list[Any]:
         items = self._each(base_keys, buffer_ptrs, sizes)
         if items is None:
-            return [None] * len(base_keys)
+            return [_codes.INVALID_PARAMS] * len(base_keys)
         return [
             self.get_tensor_with_tp_into(key, ptr, size, tp_rank, tp_size)
             for key, ptr, size in items
@@ -365,10 +366,16 @@ class TensorCalls(ByteCalls):
         return _codes.OK
 
     def load_tensor_from_safetensor(self, key: Any = None, file_name: str = "") -> Any:
+        """The tensor, put under the key; None for a file without a tensor, or a failed put."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         name = file_name if key is None else str(key)
-        tensors = load_file(file_name)
+        try:
+            tensors = load_file(file_name)
+        except (OSError, SafetensorError) as error:
+            logger.error("mc: load_tensor_from_safetensor(%r): %s", file_name, error)
+            return None
         if not tensors:
             return None
         if name not in tensors:
