@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses: registered buffers, gather and scatter, ranges and sessions."""
 
+import ctypes
+
 import pytest
 
 
 def test_register_buffer(store):
-    import ctypes
-
     memory = ctypes.create_string_buffer(8192)
     at = ctypes.addressof(memory)
     assert store.register_buffer(at, 4096) == 0
@@ -51,8 +51,6 @@ def test_get_into_takes_larger_buffers_but_no_smaller_ones(store, memory, key):
 
 
 def test_memory_need_not_be_registered(store, key):
-    import ctypes
-
     memory = ctypes.create_string_buffer(b"unregistered", 100)
     at = ctypes.addressof(memory)
     assert store.put_from(key, at, 12) == 0
@@ -236,3 +234,47 @@ def test_host_memory(store):
     assert at != 0 and at % 4096 == 0
     assert allocator.free(at) == 0
     assert mooncake.store.bind_to_numa_node(0) is None
+
+
+def parent_of(store, client, key, names):
+    """The name whose hash the object has as its parent; None: no parent."""
+    found = store._client.stat(key).parent_hash
+    hashes = {0: None}
+    for name in names:
+        client.put(f"child of {name}", b"v", parent=name, upsert=True)
+        hashes[client.stat(f"child of {name}").parent_hash] = name
+    return hashes[found]
+
+
+@pytest.mark.ours_only
+def test_the_order_of_keys_gives_their_parents(make_store, key):
+    store = make_store(16 << 20)
+    memory = ctypes.create_string_buffer(64)
+    at = ctypes.addressof(memory)
+    blocks = [key(i) for i in range(10)]
+
+    def put(*numbers):
+        names = [blocks[i] for i in numbers]
+        assert store.batch_put_from(names, [at] * len(names), [64] * len(names)) == [0] * len(names)
+
+    def parents():
+        return [parent_of(store, store._client, name, blocks) for name in blocks]
+
+    put(0, 1, 2)
+    assert store.batch_is_exist(blocks[:6]) == [1, 1, 1, 0, 0, 0]
+    put(3, 5)  # the block before is known from the lookup
+    put(4)
+    put(6, 7)  # nothing is known of the block before
+    assert store.batch_get_into(blocks[7:9], [at, at], [64, 64])[0] == 64
+    put(8, 9)
+    names = [None, *blocks]
+    assert parents() == [*names[:6], None, *names[7:10]]
+
+
+@pytest.mark.ours_only
+def test_a_key_that_cannot_be_a_parent_harms_no_put(store, memory, key):
+    names = [key("a"), "", key("b"), "x" * 1025, key("c"), key("c")]
+    sizes = [10] * len(names)
+    done = store.batch_put_from(names, [memory.address] * len(names), sizes)
+    assert [one == 0 for one in done] == [True, False, True, False, True, True]
+    assert store.batch_is_exist([key("a"), key("b"), key("c")]) == [1, 1, 1]

@@ -19,6 +19,7 @@ from mooncake import _codes, _pool
 from mooncake._arguments import bad_key, key_of, keys_of
 from mooncake._client_http import ClientServer
 from mooncake._codes import CODE
+from mooncake._key_order import KeyOrder
 from mooncake._types import ReplicateConfig, SoftPinAction
 
 logger = logging.getLogger("mooncake")
@@ -44,6 +45,7 @@ class StoreBase:
         self._lender = object()  # this store among the stores of the pool
         self._has_buffer = True  # false with local_buffer_size 0
         self._ranges = AddressRanges()
+        self._order = KeyOrder()
         self._registered: dict[int, int] = {}  # sizes of the registered buffers, by address
         self._hostname = ""
         self._get_sessions: dict[Any, Any] = {}
@@ -156,7 +158,13 @@ class StoreBase:
             return [rules] * len(names)
         try:
             done = self._client.put_addresses(
-                names, addresses, sizes, upsert=upsert, ranges=self._ranges, **rules
+                names,
+                addresses,
+                sizes,
+                parents=self._order.parents(names),
+                upsert=upsert,
+                ranges=self._ranges,
+                **rules,
             )
         except mckv.McError as error:
             return [CODE[error.status]] * len(names)
@@ -166,6 +174,7 @@ class StoreBase:
 
     def _get_addresses(self, keys: Any, addresses: Any, sizes: Any) -> list[int]:
         names = keys_of(keys)
+        self._order.note(names)
         try:
             done = self._client.get_addresses(names, addresses, sizes, ranges=self._ranges)
         except mckv.McError as error:

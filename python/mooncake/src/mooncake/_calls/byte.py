@@ -126,6 +126,7 @@ class ByteCalls(StoreBase):
 
     def batch_is_exist(self, keys: list[str]) -> list[int]:
         names = keys_of(keys)
+        self._order.note(names)
         try:
             return [int(one) for one in self._client.exists_batch(names)]
         except mckv.InvalidArgumentError:
