@@ -330,7 +330,7 @@ class Client(_native.Client):
         )
 
     def _begin_task(
-        self, key: str | bytes, namespace: str, order: dict[str, object]
+        self, key: str | bytes, namespace: str, order: Mapping[str, object]
     ) -> tuple[int, int]:
         answer = self.ask({**order, "key": _escaped(key), "namespace": namespace})
         epoch, number = answer["task"]

@@ -178,7 +178,9 @@ void Group::abort() {
   run(false, [&] { mc_group_abort(handle); });
 }
 
-void bind_writing(nb::module_& module) {
+namespace {
+
+void bind_reservation(nb::module_& module) {
   const nb::class_<WritableSpan> span(module, "WritableSpan", nb::type_slots(writable_span_slots),
                                       nb::is_final(),
                                       "A piece of a reservation; write it with memoryview().");
@@ -238,7 +240,9 @@ error frees the room.)")
           "__exit__", [](Reservation& self, nb::handle, nb::handle, nb::handle) { self.abandon(); },
           nb::arg().none(), nb::arg().none(), nb::arg().none(),
           nb::sig("def __exit__(self, *args: object) -> None"));
+}
 
+void bind_session_buffer(nb::module_& module) {
   nb::class_<SessionBuffer>(module, "SessionBuffer", nb::type_slots(session_buffer_slots),
                             R"(Writable memory shared with the agent (mc_alloc).
 
@@ -248,7 +252,9 @@ and arrays of it are gone.)")
       .def_prop_ro("size", &SessionBuffer::size, "Bytes.")
       .def_prop_ro("address", &SessionBuffer::address,
                    "Where it starts, for the *_addresses forms.");
+}
 
+void bind_group(nb::module_& module) {
   nb::class_<Group>(module, "Group", R"(Puts that become visible together, or not at all.
 
     with client.group() as group:
@@ -290,6 +296,14 @@ At most 1,024 objects; one thread at a time.)")
           },
           nb::arg().none(), nb::arg().none(), nb::arg().none(),
           nb::sig("def __exit__(self, *args: object) -> None"));
+}
+
+}  // namespace
+
+void bind_writing(nb::module_& module) {
+  bind_reservation(module);
+  bind_session_buffer(module);
+  bind_group(module);
 }
 
 }  // namespace mckv

@@ -243,6 +243,37 @@ TEST(WireCodec, PatternsBeyondTheirLimitsAreRefused) {
   EXPECT_TRUE(refused(value));
 }
 
+TEST(WireCodec, DrainsAndRelocationsComeBackWithinTheirLimits) {
+  Drain drain{7, true, std::vector<NodeId>(kMaxPlaceNodes, 9), 5};
+  const Drain drained = through(drain);
+  EXPECT_EQ(drained.node, 7u);
+  EXPECT_TRUE(drained.stop);
+  EXPECT_EQ(drained.targets, drain.targets);
+  EXPECT_EQ(drained.max_jobs, 5u);
+  drain.targets.push_back(9);
+  EXPECT_TRUE(refused(drain));
+  EXPECT_TRUE(refused(Drain{}));
+  EXPECT_EQ(through(DrainAnswer{1, 2, 3, 4, true, 5}), (DrainAnswer{1, 2, 3, 4, true, 5}));
+
+  Relocate move{key(3), 4, std::vector<NodeId>(MC_MAX_REPLICAS, 5)};
+  const Relocate moved = through(move);
+  EXPECT_EQ(moved.key, key(3));
+  EXPECT_EQ(moved.source, 4u);
+  EXPECT_EQ(moved.targets, move.targets);
+  move.targets.push_back(5);
+  EXPECT_TRUE(refused(move));
+  move.targets.clear();
+  EXPECT_TRUE(refused(move));
+  EXPECT_EQ(through(RelocationId{UINT64_MAX, 1}), (RelocationId{UINT64_MAX, 1}));
+  RelocationAnswer answer{true, RelocationAnswer::State::kDone,    10, 5,
+                          77,   std::string(kMaxRefusalBytes, 'm')};
+  EXPECT_EQ(through(answer), answer);
+  answer.message += 'm';
+  EXPECT_TRUE(refused(answer));
+  answer.message = "a\x1b[2J";
+  EXPECT_TRUE(refused(answer));
+}
+
 TEST(WireCodec, ListsOutOfOrderAreRefused) {
   EXPECT_FALSE(refused(ListAnswer{.keys = {{"a", 1}, {"b", 1}}}));
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"b", 1}, {"a", 1}}}));

@@ -85,6 +85,7 @@ class History {
   const Put& put(Number number) const { return puts_[number]; }
   std::size_t put_count() const { return puts_.size(); }
   std::uint64_t reads = 0, misses = 0, puts_stored = 0, removes_sure = 0;
+  std::uint64_t relocations = 0;  // that a master has begun
 
  private:
   std::string name(Number put) const;

@@ -46,6 +46,7 @@ void SimWorld::begin_something(Client& client) {
   client.deadline_ns = now_ns_ + random_.between(50, 2'000) * kMs;
   client.server_cuts = random_.chance(0.5);
   client.keys = {static_cast<unsigned>(random_.next() % key_count_)};
+  if (choice_random_.chance(0.03)) relocate(*nodes_[client.node], key_text(client.keys[0]));
   const std::uint64_t dice = random_.between(1, 100);
   if (dice <= 30) {
     begin_put(client);
@@ -57,6 +58,24 @@ void SimWorld::begin_something(Client& client) {
     client.remove = history_.begin_remove(client.keys[0], memory_, now_ns_);
     send_remote_request(client, RemoteRequest::Kind::kRemove);
   }
+}
+
+agent::MemberId SimWorld::any_member() {
+  return nodes_[choice_random_.next() % nodes_.size()]->id();
+}
+
+// Asks for a copy or a move of the object between any hosts, as mcctl does.
+void SimWorld::relocate(SimNode& node, const std::string& key) {
+  const std::string source = std::to_string(any_member());
+  const std::string target = std::to_string(any_member());
+  const bool moves = choice_random_.chance(0.5);
+  const std::string words =
+      moves ? R"("source":)" + source + R"(,"target":)" + target : R"("targets":[)" + target + "]";
+  const std::string request =
+      R"({"namespace":")" + node.tenant()->name + R"(","key":")" + key + "\"," + words + "}";
+  node.cluster().ask(moves ? "move" : "copy", request, [this](const std::string& answer) {
+    history_.relocations += answer.find("\"task\"") != std::string::npos;
+  });
 }
 
 void SimWorld::end(Client& client) {
@@ -100,7 +119,9 @@ void SimWorld::place_elsewhere(Client& client) {
   client.was_ready = node.ready(partition_of(client.keys[0]));
   client.reign = reigns_[partition_of(client.keys[0])];
   client.remote_request = std::make_shared<RemoteRequest>();
-  client.remote_request->source = {session_of(client.id), &client.staging, 0, order};
+  // Some clients name the host that shall hold the object.
+  const std::uint64_t host = choice_random_.chance(0.3) ? any_member() : 0;
+  client.remote_request->source = {session_of(client.id), &client.staging, 0, order, host};
   send_remote_request(client, RemoteRequest::Kind::kPlace);
 }
 

@@ -41,7 +41,7 @@ class SimPart : public Sim, public testing::WithParamInterface<std::uint64_t> {}
 
 TEST_P(SimPart, HistoriesObeyTheInvariants) {
   const std::uint64_t first = number_of("MC_SIM_FIRST", 1);
-  std::uint64_t reads = 0, stored = 0, removed = 0, failed = 0;
+  std::uint64_t reads = 0, stored = 0, removed = 0, relocated = 0, failed = 0;
   std::string stale;
   for (std::uint64_t i = GetParam(); i < seed_count() && failed < 10; i += kParts) {
     const std::uint64_t seed = first + i;
@@ -50,14 +50,16 @@ TEST_P(SimPart, HistoriesObeyTheInvariants) {
     reads += world.history().reads;
     stored += world.history().puts_stored;
     removed += world.history().removes_sure;
+    relocated += world.history().relocations;
     if (!world.history().stale_reads().empty()) stale += " " + std::to_string(seed);
     if (world.history().failures().empty()) continue;
     ++failed;
     ADD_FAILURE() << explain(world, seed);
   }
   std::cout << reads << " reads, " << stored << " puts acknowledged, " << removed
-            << " removals completed; seeds with stale reads:" << (stale.empty() ? " none" : stale)
-            << "\n";
+            << " removals completed, " << relocated
+            << " copies and moves begun; seeds with stale reads:"
+            << (stale.empty() ? " none" : stale) << "\n";
   EXPECT_GT(reads, 0u);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, SimPart, testing::Range<std::uint64_t>(0, kParts));

@@ -26,6 +26,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       partition_random_(seed ^ 0x77),
       drain_random_(seed ^ 0x99),
       pause_random_(seed ^ 0xbb),
+      choice_random_(seed ^ 0xdd),
       history_(seed),
       links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);

@@ -120,6 +120,8 @@ class SimWorld {
   void begin_something(Client& client);
   void begin_put(Client& client);
   void place_elsewhere(Client& client);
+  void relocate(SimNode& node, const std::string& key);
+  agent::MemberId any_member();
   void begin_get(Client& client);
   void go_on_putting(Client& client);
   void publish(Client& client);
@@ -146,7 +148,8 @@ class SimWorld {
   // Own streams: histories of one partition stay as before partitions came.
   Random partition_random_;
   Random drain_random_;
-  Random pause_random_;  // of masters
+  Random pause_random_;   // of masters
+  Random choice_random_;  // of named hosts, and of copies and moves
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;

@@ -23,7 +23,7 @@ from typing import Any
 import mckv
 
 from mooncake._arguments import address_of
-from mooncake._base import StoreBase
+from mooncake._calls.base import StoreBase
 
 __all__ = ["BufferLease", "BufferPool", "RegisteredBufferPool"]
 

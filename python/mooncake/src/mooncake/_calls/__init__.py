@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods of MooncakeDistributedStore: one module and one mix-in per group of calls."""
+"""The methods of MooncakeDistributedStore: a mix-in on StoreBase per module and group of calls."""

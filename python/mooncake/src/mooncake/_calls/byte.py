@@ -11,7 +11,7 @@ from mckv._native import BufferHandle
 
 from mooncake import _codes
 from mooncake._arguments import bad_key, bytes_like, key_of, keys_of
-from mooncake._base import DEFAULT, StoreBase
+from mooncake._calls.base import DEFAULT, StoreBase
 from mooncake._codes import CODE
 from mooncake._types import ReplicateConfig
 

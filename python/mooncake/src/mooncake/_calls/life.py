@@ -12,7 +12,7 @@ import mckv
 
 from mooncake import _client_port, _codes, _environment, _pool
 from mooncake._arguments import address_of, size_of, switch_of
-from mooncake._base import StoreBase
+from mooncake._calls.base import StoreBase
 from mooncake._client_http import ClientServer
 from mooncake._codes import CODE
 

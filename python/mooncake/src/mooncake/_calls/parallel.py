@@ -23,7 +23,7 @@ import mckv
 from mckv import _arrays
 
 from mooncake import _codes, _parallelism, _tensor_header
-from mooncake._base import DEFAULT
+from mooncake._calls.base import DEFAULT
 from mooncake._calls.tensor import TensorCalls, over
 from mooncake._parallelism import KINDS, MODES, Axis, Manifest
 from mooncake._tensor_header import HEADER_BYTES, Stored

@@ -11,7 +11,7 @@ import mckv
 
 from mooncake import _codes
 from mooncake._arguments import address_of
-from mooncake._base import StoreBase
+from mooncake._calls.base import StoreBase
 from mooncake._codes import CODE
 
 logger = logging.getLogger("mooncake")

@@ -9,7 +9,7 @@ import mckv
 
 from mooncake import _codes
 from mooncake._arguments import address_of, bad_key, keys_of
-from mooncake._base import DEFAULT, StoreBase
+from mooncake._calls.base import DEFAULT, StoreBase
 from mooncake._types import ReplicateConfig
 
 

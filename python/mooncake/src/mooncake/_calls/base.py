@@ -17,9 +17,9 @@ from mckv._native import AddressRanges
 
 from mooncake import _codes, _pool
 from mooncake._arguments import bad_key, key_of, keys_of
+from mooncake._calls.key_order import KeyOrder
 from mooncake._client_http import ClientServer
 from mooncake._codes import CODE
-from mooncake._key_order import KeyOrder
 from mooncake._types import ReplicateConfig, SoftPinAction
 
 logger = logging.getLogger("mooncake")
