@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The verbs that concern other hosts: cluster status, nodes, where, replicate, copy, move, drain, ping.
+// The verbs that concern other hosts: cluster status, nodes, where, replicate, copy, move, drain,
+// ping.
 #include <algorithm>
 #include <chrono>
 #include <string>

@@ -46,9 +46,9 @@
 //   {"verb":"copy","namespace","key","targets"} -> {"task":[epoch, number]}. targets: node ids or
 //                        addresses of at most 8 hosts. The master then has the object copied to each
 //   {"verb":"move","namespace","key","source","target"} -> {"task"}; the source drops the object
-//   {"verb":"task","task"} -> {"task","type":"copy" or "move","state":"pending", "running", "failed" or
-//                        "done","begun_ms" and "changed_ms" since 1970,"node" and "address" of the
-//                        latest host that was to copy,"message" of a failure}
+//   {"verb":"task","task"} -> {"task","type":"copy" or "move","state":"pending", "running",
+//                        "failed" or "done","begun_ms" and "changed_ms" since 1970,"node" and
+//                        "address" of the latest host that was to copy,"message" of a failure}
 //   {"verb":"drain","node","stop"} -> {"copied","copied_bytes","failed","unplaced",
 //                        "seen","done"}
 //   {"verb":"rails"}     -> {"read_bytes","written_bytes","served_bytes",

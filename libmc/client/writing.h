@@ -56,6 +56,7 @@ mc_status check_item(const mc_put_item& item);
 // A put whose bytes are nowhere yet.
 Put put_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
 
+// The client names another host of the cluster.
 inline bool is_for_other_host(const Channel& channel, const PutRules& rules) {
   const Memory& memory = channel.memory();
   return rules.host != 0 && rules.host != memory.node_id && memory.clustered;
@@ -94,7 +95,8 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
                         Put& put);
 
 // Asks the agent to publish the puts; with kFlagGroup all or nothing. All lie in the pool, or all
-// in staging. host: another host, for puts in staging. Errors: MC_BUSY, MC_TOO_LARGE (the keys together); the puts are then unchanged.
+// in staging. host: of puts in staging, another host to hold the objects. Errors: MC_BUSY,
+// MC_TOO_LARGE (the keys together); the puts are then unchanged.
 Result<Channel::Ticket> send(Channel& channel, std::span<Put> puts, std::uint16_t flags,
                              std::uint64_t deadline_ns, std::uint64_t host = 0);
 // Takes the agent's answer into the puts. Reservations of failed puts go back to the agent.

@@ -101,6 +101,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
                   field("X-API-Key"))) {
       return refuse(401, "a bearer token, or X-API-Key, is missing or wrong\n");
     }
+    // A browser on this host sends requests for any page that the user looks at.
+    const bool changes = request_.method != "GET" && request_.method != "HEAD";
+    if (changes && owner_.options->token.empty() && !field("Origin").empty()) {
+      return refuse(403, "a web page may change nothing here without a token\n");
+    }
     be_patient();
     beast::http::async_read(
         stream_, in_, *parser_,

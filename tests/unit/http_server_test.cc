@@ -35,7 +35,7 @@ class Caller {
     socket_.connect({boost::asio::ip::make_address("127.0.0.1"), port});
   }
   void send(const std::string& bytes) { boost::asio::write(socket_, boost::asio::buffer(bytes)); }
-  // Bytes until the text has come; all bytes if the server ends the connection before.
+  // Bytes up to the end of the text; all bytes if the server ends the connection before.
   std::string until(const std::string& text) {
     boost::system::error_code error;
     while (!error && got_.find(text) == std::string::npos) {
@@ -43,7 +43,11 @@ class Caller {
       const std::size_t count = socket_.read_some(boost::asio::buffer(bytes), error);
       got_.append(bytes, count);
     }
-    return std::exchange(got_, {});
+    const std::size_t at = got_.find(text);
+    const std::size_t size = at == std::string::npos ? got_.size() : at + text.size();
+    const std::string all = got_.substr(0, size);
+    got_.erase(0, size);
+    return all;
   }
   std::string rest() { return until("no server sends this text"); }
 
@@ -139,6 +143,17 @@ TEST_F(HttpServerTest, ARequestNeedsTheTokenButForHealth) {
   EXPECT_THAT(answer("/a", "X-API-Key: secret\r\n"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(answer("/a", "Authorization: Bearer secret\r\n"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(answer("/health", ""), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, AWebPageChangesNothingWithoutAToken) {
+  serve_echo(HttpOptions{});
+  const auto answer = [&](const std::string& method) {
+    return answer_to(method + " /a HTTP/1.1\r\nOrigin: https://example.org\r\n" +
+                     "Content-Length: 0\r\nConnection: close\r\n\r\n");
+  };
+  EXPECT_THAT(answer("POST"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(answer("DELETE"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(answer("GET"), StartsWith("HTTP/1.1 200 "));
 }
 
 // Gives "a", "b" and "c", then the end or an error.

@@ -2,7 +2,7 @@
 //
 // The HTTP ports of mc-master, and the line with metrics in its log.
 //
-//     http_listen ──► HttpServer ──► AdminPages ──► Master::report(), Leaders ──► leaders
+//     http_listen ──► HttpServer ──► AdminPages ──► Master::report(), Leaders
 //     metadata_listen ──► HttpServer ──► MetadataPages
 //
 // Threads: one, beside the master's loop.

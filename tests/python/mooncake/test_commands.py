@@ -312,12 +312,12 @@ def test_a_server_that_others_reach_needs_a_token(monkeypatch):
         MetadataServer("0.0.0.0", 0)
     monkeypatch.setenv("MC_CLUSTER_KEY", "ab" * 32)
     with MetadataServer("0.0.0.0", 0) as server:
-        assert not server.access.allows("/metadata", {})
+        assert not server.access.allows("PUT", "/metadata", {})
         # As python/mooncake/README.md says, and as libmc/auth computes it.
         page = """printf 'mc http' | openssl dgst -sha256 -hmac "$MC_CLUSTER_KEY\""""
         said = subprocess.run(["sh", "-c", page], capture_output=True, text=True, check=True)
         token = said.stdout.split()[-1]
-        assert server.access.allows("/metadata", {"X-API-Key": token})
+        assert server.access.allows("PUT", "/metadata", {"X-API-Key": token})
 
 
 def test_the_metadata_servers_memory_is_bounded(monkeypatch):

@@ -94,6 +94,12 @@ def test_put_get_exist_remove(service):
     assert ask("DELETE", "/api/remove_all") == (200, {"status": "success removed 3 keys"})
 
 
+def test_a_web_page_changes_nothing_without_a_token(service):
+    page = {"Origin": "https://example.org"}
+    assert service.ask("DELETE", "/api/remove_all", headers=page)[0] == 401
+    assert service.ask("GET", "/api/exist/b", headers=page)[0] == 200
+
+
 def test_large_objects_pass_whole(service):
     value = "0123456789abcdef" * (5 << 16)
     assert service.ask("PUT", "/api/put", {"key": "large", "value": value})[0] == 200

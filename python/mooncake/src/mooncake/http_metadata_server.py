@@ -27,7 +27,7 @@ class _Handler(Handler):
 
     def _key(self) -> str | None:
         url = urllib.parse.urlsplit(self.path)
-        if not self.server.access.allows(url.path, self.headers):
+        if not self.server.access.allows(self.command, url.path, self.headers):
             self.close_connection = True
             self._answer(401, Access.REFUSAL.encode())
         elif url.path == "/health":

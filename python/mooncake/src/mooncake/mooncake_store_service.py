@@ -137,7 +137,7 @@ class MooncakeStoreService:
     def _application(self, access: Access) -> web.Application:
         @web.middleware
         async def keyed(request: web.Request, handler: _web.Handler) -> web.StreamResponse:
-            if not access.allows(request.path, request.headers):
+            if not access.allows(request.method, request.path, request.headers):
                 raise Refused(401, Access.REFUSAL)
             return await handler(request)
 
