@@ -46,7 +46,8 @@ void SimWorld::begin_something(Client& client) {
   client.deadline_ns = now_ns_ + random_.between(50, 2'000) * kMs;
   client.server_cuts = random_.chance(0.5);
   client.keys = {static_cast<unsigned>(random_.next() % key_count_)};
-  if (choice_random_.chance(0.03)) relocate(*nodes_[client.node], key_text(client.keys[0]));
+  if (faults_.choices && choice_random_.chance(0.03))
+    relocate(*nodes_[client.node], key_text(client.keys[0]));
   const std::uint64_t dice = random_.between(1, 100);
   if (dice <= 30) {
     begin_put(client);
@@ -120,7 +121,7 @@ void SimWorld::place_elsewhere(Client& client) {
   client.reign = reigns_[partition_of(client.keys[0])];
   client.remote_request = std::make_shared<RemoteRequest>();
   // Some clients name the host that shall hold the object.
-  const std::uint64_t host = choice_random_.chance(0.3) ? any_member() : 0;
+  const std::uint64_t host = faults_.choices && choice_random_.chance(0.3) ? any_member() : 0;
   client.remote_request->source = {session_of(client.id), &client.staging, 0, order, host};
   send_remote_request(client, RemoteRequest::Kind::kPlace);
 }

@@ -57,6 +57,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
   }
   faults_.master_pauses = !calm && master_count > 1 && pause_random_.chance(0.5);
   faults_.small_pools = random_.chance(0.2);
+  faults_.choices = choice_random_.chance(0.5);
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
   largest_bytes_ = random_.chance(0.5) ? 600 : 6'000;
   if (faults_.slow_links) links_.set_slowness(random_.between(2, 20));
@@ -548,7 +549,7 @@ std::string SimWorld::story() const {
       (epochs_.size() == 1 ? "" : ", " + std::to_string(epochs_.size()) + " partitions") +
       (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " masters") +
       (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
-      (faults_.small_pools ? ", small pools" : "") +
+      (faults_.small_pools ? ", small pools" : "") + (faults_.choices ? ", named hosts" : "") +
       (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
       (faults_.drained != 0 ? ", node " + std::to_string(faults_.drained) + " is drained" : "") +
       (faults_.clock_jumps ? ", clock jumps" : "") + "\n";

@@ -49,6 +49,7 @@ struct Faults {
   bool master_pauses =
       false;             // a master stands still, and two masters take themselves for the leader
   bool stripes = false;  // large objects lie on several hosts
+  bool choices = false;  // clients name hosts for objects, and copy and move objects
   std::uint64_t drained = 0;  // node that is drained from some time on; 0: none
 };
 

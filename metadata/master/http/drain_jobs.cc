@@ -34,8 +34,8 @@ void DrainJobs::begin(DrainOrder order, Done done) {
   ask(*job, false, [this, job, done = std::move(done)](const Result<wire::DrainAnswer>& answer) {
     if (answer) return done(*job);
     std::erase(jobs_, job);
-    const Status why = answer.error();
-    ask(*job, true, [why, done](const Result<wire::DrainAnswer>&) { done(fail(why)); });
+    ask(*job, true,
+        [why = answer.error(), done](const Result<wire::DrainAnswer>&) { done(fail(why)); });
   });
 }
 
