@@ -886,10 +886,10 @@ Server::Step Server::copy_staged(Work& work) {
 // ---- Puts on other hosts ------------------------------------------------------------------------
 
 // Staged puts without room on this host, in the pool or under its capacity: another host of the
-// cluster must hold the object. A put for which the client names a host is first offered there.
-// The agent first evicts cold objects, which costs no other host
+// cluster must hold the object. The agent first evicts cold objects, which costs no other host
 // anything. The agent also waits a moment for objects that are about to leave. If no room can
-// appear, the agent does not wait.
+// appear, the agent does not wait. A put for which the client names a host is offered to that host
+// before all this.
 //
 //   no room ──► summed, a part a turn ──► RemoteRequest::kPlace ──► held there: done
 //      ▲                                        └──► refused: tried here again, then there,

@@ -909,14 +909,15 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
 
 void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
                            const wire::Relocate& wanted) {
-  if (recovering(now_ns_)) {
-    return refuse(link, request.id, MC_BUSY,
-                  "not all agents have reported their objects yet; try again");
-  }
   const auto begun =
       relocations_.begin({wanted.key, wanted.source, wanted.targets}, directory_, views_, now_ns_);
   if (!begun) {
     const Status& why = begun.error();
+    const bool unsure = why.code() == MC_NOT_FOUND || why.code() == MC_INVALID_ARGUMENT;
+    if (unsure && recovering(now_ns_)) {
+      return refuse(link, request.id, MC_BUSY,
+                    "not all agents have reported their objects yet; try again");
+    }
     return refuse(link, request.id, static_cast<std::uint16_t>(why.code()),
                   std::string(why.text()));
   }

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import pathlib
@@ -177,9 +178,16 @@ def test_a_store_names_the_other_host_by_address(hosts, master, key):
         store(here, master, 32 * MiB) as a,
         store(there, master, 32 * MiB, LOCAL_HOSTNAME=there.address) as b,
     ):
-        assert a("put_on", b("get_hostname"), key, "dmFsdWU=") == 0
-        (segment,) = a("segments_of", key)
-        assert segment.startswith(f"{there.address}:") and a.get(key) == b"value"
+        numbers = itertools.count()
+
+        def lies_there():
+            """False while this host's agent does not know the other one."""
+            name = key(next(numbers))
+            assert a("put_on", b("get_hostname"), name, "dmFsdWU=") == 0
+            (segment,) = a("segments_of", name)
+            return segment.startswith(f"{there.address}:") and a.get(name) == b"value"
+
+        until(lies_there)
 
 
 def test_a_restarted_process_finds_the_objects_of_the_killed_one(hosts, master, key):

@@ -18,6 +18,8 @@ def two_stores(hosts_of_module, monkeypatch):
         store = mooncake.store.MooncakeDistributedStore()
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", "") == 0
         stores.append(store)
+    # A new master knows that an object is nowhere when all hosts have reported.
+    until(lambda: not stores[0]._client.ask({"verb": "cluster"})["master"]["recovering"])
     yield stores
     for store in stores:
         store.close()
