@@ -211,7 +211,7 @@ void run_relocation(Context& context, const std::string& verb, const RelocationO
     if (!answer) return;
     const std::string state = text_field(*answer, "state");
     if (options.no_wait || state == "done" || state == "failed") break;
-    std::this_thread::sleep_for(kTaskPoll);
+    std::this_thread::sleep_for(kTaskPoll);  // no message tells of the end of a task
   }
   const std::string state = text_field(*answer, "state");
   if (state == "failed") context.exit_code = kExitFailed;

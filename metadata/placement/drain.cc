@@ -2,6 +2,7 @@
 #include "metadata/placement/drain.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "metadata/placement/copy_plan.h"
 
@@ -16,23 +17,25 @@ bool stays(NodeId holder, std::span<const NodeView> nodes) {
 void DrainPlanner::advance(const Directory& directory, std::span<const NodeView> nodes,
                            std::uint64_t buckets, std::uint64_t now_ns, CopyAndRelease& orders) {
   if (directory.recovering()) return;
-  takers_.assign(nodes.begin(), nodes.end());
-  if (!options_.targets.empty()) {
-    std::erase_if(takers_, [this](const NodeView& view) {
-      return std::ranges::find(options_.targets, view.node) == options_.targets.end();
-    });
-  }
   if (next_pass_ns_) {
     if (now_ns < *next_pass_ns_) return;
     next_pass_ns_.reset();
   }
   // An empty node needs no walk.
   if (position_ == 0 && directory.entry_count(node_) == 0) return end_pass(now_ns);
+  std::span<const NodeView> takers = nodes;
+  std::vector<NodeView> chosen;
+  if (!options_.targets.empty()) {
+    std::ranges::copy_if(nodes, std::back_inserter(chosen), [this](const NodeView& view) {
+      return std::ranges::find(options_.targets, view.node) != options_.targets.end();
+    });
+    takers = chosen;
+  }
   const std::size_t releases_before = orders.releases.size();
   for (; buckets > 0; --buckets) {
     if (ledger_.full() || orders.releases.size() - releases_before >= options_.max_releases) return;
-    const std::optional<std::uint64_t> next =
-        directory.walk(position_, 1, [&](const KeyView& key) { consider(key, nodes, orders); });
+    const std::optional<std::uint64_t> next = directory.walk(
+        position_, 1, [&](const KeyView& key) { consider(key, nodes, takers, orders); });
     if (next) {
       position_ = *next;
       continue;
@@ -52,7 +55,7 @@ void DrainPlanner::end_pass(std::uint64_t now_ns) {
 }
 
 void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
-                            CopyAndRelease& orders) {
+                            std::span<const NodeView> takers, CopyAndRelease& orders) {
   const auto holders = key.all_holders();
   const auto own = std::find(holders.begin(), holders.end(), node_);
   if (own == holders.end()) return;
@@ -66,7 +69,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
     const auto staying = std::count_if(having.begin(), having.end(),
                                        [&](NodeId node) { return stays(node, nodes); });
     if (staying >= key.attributes.replicas) continue;
-    const std::vector<NodeId> targets = targets_of(key, part, takers_);
+    const std::vector<NodeId> targets = targets_of(key, part, takers);
     if (!targets.empty()) {
       start({key.hash, key.version, key.bytes, node_, kNoNode, key.attributes.parts,
              static_cast<std::uint8_t>(part)},

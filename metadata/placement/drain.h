@@ -72,14 +72,15 @@ class DrainPlanner {
 
  private:
   void end_pass(std::uint64_t now_ns);
-  void consider(const KeyView& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
+  // takers: the nodes that may take objects.
+  void consider(const KeyView& key, std::span<const NodeView> nodes,
+                std::span<const NodeView> takers, CopyAndRelease& orders);
   void start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders);
 
   NodeId node_;
   DrainOptions options_;
   CopyLedger ledger_;
-  std::set<KeyHash> failed_;      // in the running pass
-  std::vector<NodeView> takers_;  // of the running advance()
+  std::set<KeyHash> failed_;  // in the running pass
   DrainProgress progress_;
   std::uint64_t position_ = 0;
   std::uint64_t unplaced_ = 0;

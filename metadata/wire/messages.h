@@ -108,7 +108,7 @@ struct RemoveMatchingAnswer {
   std::uint64_t removed = 0;  // copies, at all holders
   std::uint32_t unconfirmed = 0;
 
-  // Of another partition. A host without an answer is missing in each partition.
+  // Adds the answer of another partition. A silent host is silent in each partition.
   void add(const RemoveMatchingAnswer& other) {
     removed += other.removed;
     unconfirmed = std::max(unconfirmed, other.unconfirmed);
@@ -156,7 +156,7 @@ struct StatsAnswer {
 struct Drain {
   NodeId node = kNoNode;
   bool stop = false;
-  // When the drain begins:
+  // A running drain keeps the targets and the limit of its first request.
   std::vector<NodeId> targets = {};  // the only hosts that take objects; empty: any
   std::uint32_t max_jobs = 0;        // copies under way at once; 0: the master's choice
 };
@@ -169,7 +169,7 @@ struct DrainAnswer {
   std::uint64_t copied_bytes = 0;
   bool operator==(const DrainAnswer&) const = default;
 
-  // Of another partition, or of another host.
+  // Adds the answer of another partition, or about another host.
   void add(const DrainAnswer& other) {
     copied += other.copied;
     failed += other.failed;

@@ -112,7 +112,7 @@ class CancelledError(McError):
 
 class BusyError(McError):
     status = Status.BUSY
-    remedy = "release views, or open the client with a larger channel_count"
+    remedy = "try again; release views, or open the client with a larger channel_count"
     retry = Retry.LATER
 
 

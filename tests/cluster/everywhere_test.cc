@@ -90,6 +90,25 @@ TEST_F(Everywhere, ARemovalByPatternReachesTheOtherHosts) {
   EXPECT_TRUE(list(0, "").empty());
 }
 
+TEST_F(Everywhere, ARemovalOfAllNamespacesReachesAHostThatWasAway) {
+  start(2, {}, {"--store", "memory://", "--recover-ms", option_time(100)});
+  ASSERT_EQ(put(0, "here", "value"), MC_OK);
+  ASSERT_EQ(put(1, "there", "value"), MC_OK);
+  agents_[1]->pause(true);
+  ASSERT_TRUE(until([&] { return ask(0, "status")["cluster"]["members"].asUInt() == 1; }));
+  metadata::MasterClientOptions options;
+  options.masters = {master_->address()};
+  const auto leader = metadata::tool(options);
+  const auto removed = metadata::wait_for<metadata::wire::RemoveMatchingAnswer>(
+      [&](auto done) { leader->remove_matching({}, metadata::soon(), std::move(done)); });
+  ASSERT_TRUE(removed) << removed.error().to_string();
+  EXPECT_EQ(removed->removed, 1u);
+  EXPECT_EQ(get(0, "here"), "<MC_NOT_FOUND>");
+  agents_[1]->pause(false);
+  EXPECT_TRUE(until([&] { return get(1, "there") == "<MC_NOT_FOUND>"; }));
+  EXPECT_EQ(get(0, "there"), "<MC_NOT_FOUND>");
+}
+
 TEST_F(Everywhere, AHostThatWasAwayRemovesWhatMatchesAndNothingElseUnderTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();

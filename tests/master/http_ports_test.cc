@@ -343,6 +343,14 @@ TEST_F(DrainJobPages, WithoutRoomElsewhereAreBlockedUntilCancelled) {
       << facts.toStyledString();
   EXPECT_EQ(facts["status_name"], "RUNNING");
   EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "DRAINING"; }));
+  // A leader that has forgotten the drain learns of the drain with the next question.
+  const auto leader = tool(members_of({master_.address()}));
+  ASSERT_TRUE(wait_for<wire::DrainAnswer>([&](auto done) {
+                leader->drain({.node = 1, .stop = true}, soon(), std::move(done));
+              }).has_value());
+  ASSERT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "OK"; }));
+  EXPECT_EQ(query(job)["status_name"], "RUNNING");
+  EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "DRAINING"; }));
   EXPECT_EQ(parsed(master_.post("/api/v1/drain_jobs/cancel?job_id=" + job))["status"], "CANCELED");
   EXPECT_EQ(query(job)["status_name"], "CANCELED");
   EXPECT_TRUE(until([&] { return segment_state("127.0.0.1:9") == "OK"; }));
