@@ -15,7 +15,8 @@ import sys
 import time
 
 import pytest
-from machine import TIME_SCALE, WATCHDOG_S, end_agents, until
+from hosts import child_of, connected_hosts
+from machine import TIME_SCALE, WATCHDOG_S, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -23,13 +24,12 @@ MiB = 1 << 20
 PORT = 50051
 
 
-class Host:
-    """A network namespace with the address 10.79.0.NUMBER and a runtime directory of its own."""
+class Machine:
+    """A host with a runtime directory and an environment."""
 
-    def __init__(self, number, directory, key):
-        self.name = f"mcfleet{os.getpid()}-{number}"
-        self.address = f"10.79.0.{number}"
-        self.directory = directory / str(number)
+    def __init__(self, host, directory, key):
+        self.host, self.address = host, host.address
+        self.directory = directory / host.name
         self.directory.mkdir()
         self.environment = {
             **os.environ,
@@ -42,17 +42,10 @@ class Host:
     def start(self, *words, **environment):
         given = {**self.environment, **environment}
         return subprocess.Popen(
-            ["ip", "netns", "exec", self.name, *words],
+            self.host.command(*words),
             env={name: value for name, value in given.items() if value},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-
-    def listens(self, port):
-        sockets = subprocess.run(
-            ["ip", "netns", "exec", self.name, "ss", "-Hltn", f"sport = :{port}"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return bool(sockets.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +54,8 @@ def hosts(tmp_path_factory):
     key = directory / "cluster.key"
     key.write_text("ab" * 32)
     key.chmod(0o600)
-    both = [Host(number, directory, str(key)) for number in (1, 2)]
-    here, there = both
-    with contextlib.ExitStack() as stack:
-        for host in both:
-            subprocess.run(["ip", "netns", "add", host.name], check=True)
-            stack.callback(subprocess.run, ["ip", "netns", "delete", host.name])
-        link = ["type", "veth", "peer", "name", "eth0", "netns", there.name]
-        subprocess.run(["ip", "-n", here.name, "link", "add", "eth0", *link], check=True)
-        for host in both:
-            for words in (["addr", "add", f"{host.address}/24", "dev", "eth0"],
-                          ["link", "set", "eth0", "up"], ["link", "set", "lo", "up"],
-                          ["route", "add", "default", "dev", "eth0"]):  # fmt: skip
-                subprocess.run(["ip", "-n", host.name, *words], check=True)
-        stack.callback(end_agents, directory)
-        yield both
+    with connected_hosts("10.79.0.1", "10.79.0.2") as made:
+        yield [Machine(host, directory, str(key)) for host in made]
 
 
 @contextlib.contextmanager
@@ -84,11 +64,11 @@ def running_master(host, port=PORT, *more, **environment):
     ports = [f"--rpc_port={port}", f"--metrics_port={port + 1}"]
     process = host.start(sys.executable, "-c", call, *ports, *more, **environment)
     try:
-        until(lambda: process.poll() is not None or host.listens(port))
+        until(lambda: process.poll() is not None or host.host.listens(port))
         assert process.poll() is None, process.communicate()
         yield f"{host.address}:{port}"
     finally:
-        process.send_signal(signal.SIGTERM)
+        os.kill(child_of(process), signal.SIGTERM)
         process.communicate(timeout=WATCHDOG_S)
 
 
@@ -123,7 +103,7 @@ class Store:
         return base64.b64decode(self("get", key))
 
     def kill(self):
-        self._process.kill()
+        os.kill(child_of(self._process), signal.SIGKILL)
         self._process.communicate()
 
     def close(self):
@@ -256,9 +236,7 @@ def test_the_masters_http_ports_take_the_clusters_token_from_other_hosts(hosts):
 def test_a_started_agent_listens_at_the_address_of_the_environment(hosts):
     here, there = hosts
     second = "10.79.0.12"
-    subprocess.run(
-        ["ip", "-n", there.name, "addr", "add", f"{second}/24", "dev", "eth0"], check=True
-    )
+    there.host.run("ip", "address", "add", f"{second}/24", "dev", "eth0")
     with (
         running_master(here, PORT + 60) as address,
         store(there, address, MiB, MC_TCP_BIND_ADDRESS=second) as b,
@@ -266,6 +244,20 @@ def test_a_started_agent_listens_at_the_address_of_the_environment(hosts):
         assert b.code == 0
         logs = [one.read_text() for one in there.directory.glob(f"*-{PORT + 60}/agent.log")]
         assert any(f"listen={second}" in one for one in logs), logs
+
+
+def test_without_a_key_the_processes_of_the_masters_host_share_a_pool(hosts, key):
+    """As vLLM: local_hostname is an address that other hosts reach."""
+    here, there = hosts
+    port = PORT + 70
+    without = {"MC_CLUSTER_KEY_FILE": ""}
+    with (
+        running_master(here, port, **without),
+        store(here, f"127.0.0.1:{port}", MiB, LOCAL_HOSTNAME=here.address, **without) as a,
+        store(here, f"localhost:{port}", MiB, LOCAL_HOSTNAME=here.address, **without) as b,
+    ):
+        assert (a.code, b.code) == (0, 0)
+        assert a.put(key, b"v") == 0 and b.get(key) == b"v"
 
 
 def test_a_fleet_without_a_key_is_an_explicit_choice(hosts, key):

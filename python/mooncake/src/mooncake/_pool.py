@@ -21,6 +21,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 from typing import Any
 
 import mckv
@@ -249,7 +250,11 @@ def master_address(text: str) -> str:
     return text if ":" in text else f"{text}:{_MASTER.rpartition(':')[2]}"
 
 
-def _listen_words(hostname: str) -> list[str]:
+def _listen_words(master: str, hostname: str) -> list[str]:
+    named = urllib.parse.urlsplit(master if "://" in master else f"//{master}").hostname or ""
+    if named == "localhost" or named == "::1" or named.startswith("127."):
+        # Such a master may serve this host alone. The master tells mcctl join its address.
+        hostname = ""
     hostname = os.environ.get("MC_TCP_BIND_ADDRESS") or hostname
     try:
         address = ipaddress.ip_address(hostname)
@@ -267,14 +272,15 @@ def join(master: str, hostname: str, options: dict[str, str]) -> tuple[str, bool
     """The socket of this host's agent in the master's cluster, and whether an operator runs it.
 
     Starts the agent if none runs, with these variables below those of the environment. hostname: if
-    it is an address of this host's network, the agent listens there. Raises mckv.McError.
+    it is an address of this host's network, and the master is not named by loopback, the agent
+    listens there. Raises mckv.McError.
     """
     timeout_ms = round(_environment.connect_timeout_s(_PATIENCE_S) * 1000)
     words = [mckv.program("mcctl"), "--json", "--timeout-ms", str(timeout_ms)]
     words += ["join", master]
     if "://" in master:
         words += ["--cluster-id", os.environ.get("MC_STORE_CLUSTER_ID") or "mooncake_cluster"]
-    words += _listen_words(hostname)
+    words += _listen_words(master, hostname)
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, env={**options, **os.environ}
     )
