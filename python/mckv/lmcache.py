@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LMCache's second level on the pool of this host, as a native plug-in of `lmcache server`.
 
-    lmcache server --l2-adapter '{"type": "native_plugin", "module_path": "mckv.lmcache",
-        "class_name": "MckvConnector", "adapter_params": {"prefix": "lmcache"}}'
+    lmcache server --l1-size-gb 20 --eviction-policy LRU --l2-adapter '{"type": "native_plugin",
+        "module_path": "mckv.lmcache", "class_name": "MckvConnector",
+        "adapter_params": {"prefix": "lmcache"}}'
 
 LMCache submits, waits for event_fd() to become readable, and drains. One thread copies, between
 LMCache's host arena and the pool, in one copy. Threads: any thread may submit. Owns the descriptor

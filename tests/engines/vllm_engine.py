@@ -24,12 +24,15 @@ class Engine:
     """vllm_driver.py in a process: JSON lines in, JSON lines out."""
 
     def __init__(self, options, model, log, environment, kv=None, most_tokens=1024,
-                 step_tokens=0):
+                 step_tokens=0, host=None):
+        """host: of tests/python/hosts.py; None: this machine."""
         command = [options.python, str(HERE / "vllm_driver.py"), "--model", model,
                    "--block-size", str(BLOCK), "--max-len", str(most_tokens),
                    "--step-tokens", str(step_tokens)]
         if kv:
             command += ["--kv", json.dumps(kv)]
+        if host:
+            command = host.command(*command)
         self._log = log
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(log, "wb"),

@@ -36,8 +36,7 @@ class Program:
         raise Failed(f"a server did not start in {START_LIMIT_S} s; see {self._log}")
 
     def metric(self, name):
-        text = urllib.request.urlopen(f"{self.url}/metrics", timeout=30).read().decode()
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+        return metric(self.url, name)
 
     def end(self, number=signal.SIGTERM):
         """With all that it started: vLLM's engines outlive a server that is killed."""
@@ -48,6 +47,12 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def metric(url, name):
+    """The sum of a server's metrics whose lines begin with the name."""
+    text = urllib.request.urlopen(f"{url}/metrics", timeout=30).read().decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
 def ask(url, body, headers=None):
