@@ -167,6 +167,8 @@ constexpr CounterRow<FetchCounters> kFetches[] = {
     {"located", &FetchCounters::located},
     {"location_hits", &FetchCounters::location_hits},
     {"holder_hits", &FetchCounters::holder_hits},
+    {"guesses", &FetchCounters::guesses},
+    {"right_guesses", &FetchCounters::right_guesses},
     {"asked", &FetchCounters::asked},
     {"read_objects", &FetchCounters::read_objects},
     {"read_bytes", &FetchCounters::read_bytes},

@@ -301,6 +301,32 @@ TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
   EXPECT_EQ(count("located"), located + 2);
 }
 
+TEST_F(ClusterTest, AHostThatHeldTheLastObjectsIsAskedTogetherWithTheMaster) {
+  start(3);
+  const auto count = [&](const char* what) { return counter(1, "counters", what); };
+  const auto key = [](unsigned number) { return "block " + std::to_string(number); };
+  for (unsigned i = 0; i < 10; ++i) {
+    ASSERT_EQ(put(0, key(i), content(key(i), 3000)), MC_OK);
+    EXPECT_EQ(get(1, key(i)), content(key(i), 3000));
+  }
+  EXPECT_EQ(count("guesses"), 6u);
+  EXPECT_EQ(count("right_guesses"), 6u);
+  EXPECT_EQ(count("located"), 10u);
+  EXPECT_EQ(count("asked"), 10u);
+  EXPECT_EQ(count("came_with_answer"), 10u);
+  // The master names another host, or none.
+  ASSERT_EQ(put(2, "elsewhere", content("elsewhere", 3000)), MC_OK);
+  EXPECT_EQ(get(1, "elsewhere"), content("elsewhere", 3000));
+  EXPECT_EQ(count("guesses"), 7u);
+  for (unsigned i = 10; i < 14; ++i) {
+    ASSERT_EQ(put(0, key(i), content(key(i), 3000)), MC_OK);
+    EXPECT_EQ(get(1, key(i)), content(key(i), 3000));
+  }
+  EXPECT_EQ(get(1, "nobody has it"), "<MC_NOT_FOUND>");
+  EXPECT_EQ(count("guesses"), 8u);
+  EXPECT_EQ(count("right_guesses"), 6u);
+}
+
 TEST_F(ClusterTest, AnAgentEndsAndSaysWhyWhenANewerProcessJoinsAsItsNode) {
   start(1);
   const Json::Value status = ask(0, "status");

@@ -65,6 +65,23 @@ class FleetTest : public ::testing::Test {
     shm::clear_pin(pin);
     return status;
   }
+  // The length of the object that the host reads; 0: none.
+  std::uint64_t length_read(SimNode& node, const std::string& key) {
+    shm::Word64 pin{};
+    const auto request = fleet_.get(node, key, pin);
+    const bool found = end_of(request) == MC_OK;
+    auto& index = node.store().index();
+    const std::uint64_t length =
+        found ? index.entry(request->items[0].entry).length.load_relaxed() : 0;
+    shm::clear_pin(pin);
+    return length;
+  }
+  std::string key_of_partition(std::uint32_t partition) const {
+    for (unsigned number = 0;; ++number) {
+      const std::string key = "key-" + std::to_string(number);
+      if (fleet_.partition_of(key) == partition) return key;
+    }
+  }
 
  private:
   struct Quiet {

@@ -48,6 +48,8 @@ struct Fetch final : Asker {
   bool hot = false;     // the location was used before: make a copy afterwards
   std::vector<MemberId> holders;
   std::size_t next_holder = 0;
+  MemberId guessed = metadata::kNoNode;  // a host that was asked before the master had answered
+  std::uint64_t located_version = 0;     // by the master; 0: no master was asked
   OperationId read;
   OperationId gather;
   std::optional<FoundObject> found;  // a master's answer, for the next step

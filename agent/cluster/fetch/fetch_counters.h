@@ -13,6 +13,8 @@ struct FetchCounters {
   std::uint64_t located = 0;        // keys that a master was asked for
   std::uint64_t location_hits = 0;  // reads from a cached location
   std::uint64_t holder_hits = 0;    // holders asked without a master, which named them before
+  // HolderGuess
+  std::uint64_t guesses = 0, right_guesses = 0;
   // HolderQuestions
   std::uint64_t asked = 0;
   // ObjectReader

@@ -196,18 +196,53 @@ void Fetcher::ask_master(Fetch& fetch) {
   fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + Locator::kMostLocateNs);
   fetch.found.reset();
   locator_.ask({fetch.id(), fetch.name, fetch.try_until_ns});
+  ask_guess(fetch);
   fetch.at = Step::kLocating;
+}
+
+void Fetcher::ask_guess(Fetch& fetch) {
+  const MemberId guess = guess_.node();
+  const bool tried = fetch.ignored != metadata::kNoNode || fetch.located_version != 0;
+  if (guess == metadata::kNoNode || tried || !peers_.id_of(guess)) return;
+  ++counters_.guesses;
+  fetch.guessed = fetch.asked = guess;
+  questions_.ask({fetch.id(), guess, fetch.tenant()->id(), fetch.name, fetch.try_until_ns});
 }
 
 void Fetcher::take_found(Fetch& fetch) {
   const FoundObject found = *std::exchange(fetch.found, std::nullopt);
   if (!found.answered) return miss(fetch, counters_.master_away);
   if (found.object.state != metadata::Lookup::kFound) {
+    guess_.learn({});
     const bool recovering = found.object.state == metadata::Lookup::kRecovering;
     return miss(fetch, recovering ? counters_.recovering : counters_.nobody);
   }
-  if (found.object.attributes.striped) return gather(fetch, found);
-  go_ask(fetch, peers_.reading_order(fetch.name, found.holders));
+  const bool striped = found.object.attributes.striped;
+  fetch.located_version = striped ? 0 : found.object.version;
+  if (!striped) {
+    go_ask(fetch, peers_.reading_order(fetch.name, found.holders));
+    guess_.learn(fetch.holders);
+    if (!fetch.holders.empty() && fetch.holders.front() == fetch.guessed) {
+      // The answer has come or is under way.
+      ++counters_.right_guesses;
+      fetch.try_until_ns = end_of_try(fetch);
+      fetch.at = Step::kAsking;
+      return;
+    }
+  }
+  fetch.ignored = std::exchange(fetch.guessed, metadata::kNoNode);
+  fetch.asked = metadata::kNoNode;
+  fetch.answer.reset();
+  if (striped) gather(fetch, found);
+}
+
+// When the next holder should be asked. The last holder may take all the time that is left.
+std::uint64_t Fetcher::end_of_try(const Fetch& fetch) const {
+  const std::size_t left = fetch.holders.size() - fetch.next_holder;
+  if (left == 1) return fetch.deadline_ns;
+  const std::uint64_t now_ns = operations_.now_ns();
+  return now_ns +
+         std::clamp((fetch.deadline_ns - now_ns) / left, ObjectReader::kLeastTryNs, kMostAskNs);
 }
 
 void Fetcher::ask_holder(Fetch& fetch) {
@@ -226,12 +261,9 @@ void Fetcher::ask_holder(Fetch& fetch) {
     fetch.next_holder = 0;
     return;
   }
-  const std::size_t left = holders.size() - fetch.next_holder;
-  const std::uint64_t share_ns =
-      std::clamp((fetch.deadline_ns - now_ns) / left, ObjectReader::kLeastTryNs, kMostAskNs);
-  // The last holder may take all the time that is left.
-  fetch.try_until_ns = left > 1 ? now_ns + share_ns : fetch.deadline_ns;
+  fetch.try_until_ns = end_of_try(fetch);
   fetch.asked = holders[fetch.next_holder];
+  if (fetch.asked == fetch.ignored) fetch.ignored = metadata::kNoNode;
   fetch.answer.reset();
   questions_.ask({fetch.id(), fetch.asked, fetch.tenant()->id(), fetch.name, fetch.try_until_ns});
   fetch.at = Step::kAsking;
@@ -239,16 +271,24 @@ void Fetcher::ask_holder(Fetch& fetch) {
 
 void Fetcher::take_answer(Fetch& fetch) {
   HolderAnswer answer = *std::exchange(fetch.answer, std::nullopt);
-  if (answer.failed()) return try_next(fetch);
+  const bool place = answer.what == HolderAnswer::What::kPlace;
+  // The guessed host may have answered before the master, about the state of that time.
+  const bool early = std::exchange(fetch.guessed, metadata::kNoNode) == answer.from;
+  if (early && !(place && answer.row.version == fetch.located_version)) {
+    fetch.at = Step::kAsk;
+    return;
+  }
+  const bool stale = place && answer.row.version < fetch.located_version;
+  if (answer.failed() || stale) return try_next(fetch);
   if (answer.again()) {
     fetch.not_before_ns = operations_.now_ns() + HolderQuestions::kAskAgainNs;
     fetch.at = Step::kAsk;
     return;
   }
   // After a failed read, the holder behind this one is next, also if others were asked meanwhile.
-  const auto place = std::ranges::find(fetch.holders, answer.from);
-  if (place != fetch.holders.end()) {
-    fetch.next_holder = static_cast<std::size_t>(place - fetch.holders.begin());
+  const auto holder = std::ranges::find(fetch.holders, answer.from);
+  if (holder != fetch.holders.end()) {
+    fetch.next_holder = static_cast<std::size_t>(holder - fetch.holders.begin());
   }
   Location& location = fetch.object.from;
   location.node = answer.from;

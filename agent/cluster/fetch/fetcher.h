@@ -5,12 +5,14 @@
 //
 //              location cached ──────────────────────────┐
 //     fetch ─► kLocate ─► kLocating ─► kAsk ─► kAsking ──┴─► kRead ─► kReading ──► readers
-//                 ▲         master        ▲     holder                   │
+//                 ▲         master,       ▲     holder                   │
+//                 │     guessed holder    │                              │
 //                 └───── stale ───────────┴──── next holder ─────────────┤
 //                           └─ striped ─► kGathering                     └─► a miss, counted by reason
 //
 //   The Locator asks masters, HolderQuestions asks holders, the ObjectReader reads and sums. The
-//   Fetcher moves each Fetch from step to step.
+//   Fetcher moves each Fetch from step to step. A host that has held the last objects is asked
+//   together with the master. The answer counts if the master names the host and the version.
 //   Readers of the same object share a fetch. A fetched object is served unpublished.
 //   If readers ask for an object again, the CopyKeeper makes a copy, so that a hot prefix spreads.
 //   The Gatherer reads objects in stripes, which are never kept as copies.
@@ -24,6 +26,7 @@
 #include "agent/cluster/fetch/copy_keeper.h"
 #include "agent/cluster/fetch/fetch.h"
 #include "agent/cluster/fetch/gatherer.h"
+#include "agent/cluster/fetch/holder_guess.h"
 #include "agent/cluster/fetch/locator.h"
 #include "agent/server/remote_request.h"
 
@@ -74,7 +77,9 @@ class Fetcher {
   void go_on(Fetch& fetch);
   void go_ask(Fetch& fetch, std::vector<MemberId> holders);
   void ask_master(Fetch& fetch);
+  void ask_guess(Fetch& fetch);
   void take_found(Fetch& fetch);
+  std::uint64_t end_of_try(const Fetch& fetch) const;
   void ask_holder(Fetch& fetch);
   void take_answer(Fetch& fetch);
   void read(Fetch& fetch);
@@ -93,6 +98,7 @@ class Fetcher {
   Peers& peers_;
   FetchCounters counters_;
   Locator locator_;
+  HolderGuess guess_;
   HolderQuestions questions_;
   ObjectReader reader_;
   Gatherer gatherer_;

@@ -60,6 +60,7 @@ struct Ask final : Operation {
 bool HolderQuestions::tell(OperationId id, HolderAnswer answer) {
   Asker* const asker = operations_.find<Asker>(id);
   if (asker == nullptr || asker->over() || asker->asked == metadata::kNoNode) return false;
+  if (answer.from == asker->ignored) return false;
   const bool place = answer.what == What::kPlace;
   // The first place counts, from any holder asked. Other news count from the holder asked last.
   if (!place && answer.from != asker->asked) return false;

@@ -42,10 +42,11 @@ struct Asker : Operation {
   static bool includes(OperationKind kind) {
     return kind == OperationKind::kFetch || kind == OperationKind::kCopy;
   }
-  MemberId asked = metadata::kNoNode;  // kNoNode: no answer is expected
-  bool bytes_may_come = false;         // the holder may have read the bytes by now
-  std::uint64_t not_before_ns = 0;     // for the next question
-  std::optional<HolderAnswer> answer;  // of `asked`, or the place from a holder asked before
+  MemberId asked = metadata::kNoNode;    // kNoNode: no answer is expected
+  MemberId ignored = metadata::kNoNode;  // a host that was asked, and whose answer is not wanted
+  bool bytes_may_come = false;           // the holder may have read the bytes by now
+  std::uint64_t not_before_ns = 0;       // for the next question
+  std::optional<HolderAnswer> answer;    // of `asked`, or the place from a holder asked before
 };
 
 class HolderQuestions {
