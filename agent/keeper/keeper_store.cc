@@ -151,8 +151,8 @@ Result<Kept> KeeperStore::take_all() {
   const KeeperMessage request{KeeperVerb::kTakeAll, MC_OK, keep_seconds_, {}};
   auto kept = ask(request);
   if (kept || kept.error().code() != MC_AGENT_UNAVAILABLE) return kept;
-  // The old keeper reached the end of its time at this moment. Nothing was put yet, so a new keeper
-  // serves as well.
+  // Nobody serves the connection: the keeper reached the end of its time at this moment, or died.
+  // Nothing was put yet, so another keeper serves as well.
   disconnect();
   if (auto status = connect_or_spawn(); !status.ok()) return fail(std::move(status));
   return ask(request);
@@ -192,10 +192,14 @@ Status KeeperStore::end_old_keeper() {
   return {};
 }
 
+// A standby that has just begun still holds the listener of the dead keeper, and closes the listener
+// with all connections. Only an answer shows that the keeper serves.
 Status KeeperStore::restart() {
   disconnect();
   if (auto status = end_old_keeper(); !status.ok()) return status;
-  return connect_or_spawn();
+  if (auto status = connect_or_spawn(); !status.ok()) return status;
+  const auto kept = take_all();
+  return kept ? Status() : kept.error();
 }
 
 // Between fork and exec, other threads may hold locks for ever: only system calls are allowed.

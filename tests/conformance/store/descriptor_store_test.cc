@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "agent/keeper/keeper_protocol.h"
 #include "keepers.h"
@@ -366,6 +367,21 @@ TEST_F(KeeperTest, AKilledKeeperIsNoticedAndReplaced) {
   EXPECT_TRUE(put_text(*store, "b", "2").ok());
   store.reset();
   EXPECT_EQ(texts_of(open()->take_all()), (Texts{{"a", "1"}, {"b", "2"}}));
+}
+
+// A standby that has just been forked still holds the listener of the killed keeper.
+TEST_F(KeeperTest, ARestartDoesNotTrustAListenerThatNobodyServes) {
+  auto store = open();
+  ASSERT_TRUE(store->drop_all().ok());
+  auto listener = listen_unix(place_.socket_path(), 0600);
+  ASSERT_TRUE(listener) << listener.error().to_string();
+  std::thread standby([&] {
+    EXPECT_TRUE(wait_readable(listener->get(), kWatchdogNs)) << "a connection waits";
+    listener->reset();
+  });
+  EXPECT_TRUE(store->restart().ok());
+  EXPECT_TRUE(put_text(*store, "a", "1").ok());
+  standby.join();
 }
 
 TEST_F(KeeperTest, AStandbyTakesThePlaceOfAKilledKeeperAgainAndAgain) {
