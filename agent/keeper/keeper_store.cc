@@ -151,8 +151,8 @@ Result<Kept> KeeperStore::take_all() {
   const KeeperMessage request{KeeperVerb::kTakeAll, MC_OK, keep_seconds_, {}};
   auto kept = ask(request);
   if (kept || kept.error().code() != MC_AGENT_UNAVAILABLE) return kept;
-  // Nobody serves the connection: the keeper reached the end of its time at this moment, or died.
-  // Nothing was put yet, so another keeper serves as well.
+  // The keeper reached the end of its time at this moment, or died. This store has put no descriptor
+  // yet, so another keeper serves as well.
   disconnect();
   if (auto status = connect_or_spawn(); !status.ok()) return fail(std::move(status));
   return ask(request);
@@ -193,7 +193,7 @@ Status KeeperStore::end_old_keeper() {
 }
 
 // A standby that has just begun still holds the listener of the dead keeper, and closes the listener
-// with all connections. Only an answer shows that the keeper serves.
+// with all connections. The answer shows that a keeper serves.
 Status KeeperStore::restart() {
   disconnect();
   if (auto status = end_old_keeper(); !status.ok()) return status;

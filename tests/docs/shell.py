@@ -65,7 +65,7 @@ class Shell:
                         break
                     if time.monotonic() > deadline:
                         raise Failed(f"the job in the background opens no port in {limit_s:.0f} s")
-                    time.sleep(0.01)
+                    time.sleep(0.01)  # no event tells of another process's port
                     self._pass(":", deadline)
         except Failed as failed:
             raise Failed(f"{failed}\n{self._output(begin)}") from None

@@ -12,9 +12,8 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 
-from pool_agent import HERE, ROOT, Failed
+from pool_agent import HERE, ROOT, Failed, wait_until
 from vllm_engine import START_LIMIT_S
 
 sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/python")]
@@ -99,16 +98,17 @@ class Deployment:
 
     def wait(self, ports, healthy):
         """Until healthy(host, port) for the port of each host."""
-        deadline = time.monotonic() + START_LIMIT_S
-        for host, port in zip(self._hosts.values(), ports, strict=True):
-            while not healthy(host, port):
-                for log, process in self._running:
-                    if process.poll() is not None:
-                        raise Failed(f"{self._block}: the commands ended; see {log}")
-                if time.monotonic() > deadline:
-                    raise Failed(f"{self._block}: {host.address} does not answer on port {port} "
-                                 f"after {START_LIMIT_S} s; see {self._folder}")
-                time.sleep(0.2)
+        servers = list(zip(self._hosts.values(), ports, strict=True))
+
+        def all_serve():
+            for log, process in self._running:
+                if process.poll() is not None:
+                    raise Failed(f"{self._block}: the commands ended; see {log}")
+            return all(healthy(host, port) for host, port in servers)
+
+        if not wait_until(all_serve, START_LIMIT_S):
+            raise Failed(f"{self._block}: not all of the ports {ports} serve after {START_LIMIT_S} "
+                         f"s; see {self._folder}")
 
     def status(self, host, master=MASTER):
         """What `mcctl status` says. The page names the agent by the master, or not at all."""
@@ -120,10 +120,9 @@ class Deployment:
         return json.loads(done.stdout)
 
     def wait_for_objects(self, host, count, master=MASTER):
-        """The number of objects in the host's pool, once there are so many: engines save later."""
-        deadline = time.monotonic() + SAVE_LIMIT_S
-        while True:
-            held = self.status(host, master)["namespaces"][0]["objects"]
-            if held >= count or time.monotonic() > deadline:
-                return held
-            time.sleep(0.05)
+        """Waits until the host's pool holds so many objects. Returns the number of objects."""
+        def held():
+            return self.status(host, master)["namespaces"][0]["objects"]
+
+        wait_until(lambda: held() >= count, SAVE_LIMIT_S)
+        return held()

@@ -7,13 +7,13 @@ memory, and the copies are tensor copies. All else of LMCache is unmodified.
 
 import lmcache.v1.gpu_connector
 import torch
-from lmcache.v1.gpu_connector.gpu_connectors import GPUConnectorInterface
+from lmcache_copies import HostCopies
 from vllm.distributed.kv_transfer.kv_connector.v1.lmcache_connector import (
     LMCacheConnectorV1 as _LMCacheConnectorV1,
 )
 
 
-class CpuConnector(GPUConnectorInterface):
+class CpuConnector(HostCopies):
     """LMCache's memory is [2, layers, tokens, heads * size]."""
 
     def __init__(self, layers, heads, size):
@@ -41,14 +41,6 @@ class CpuConnector(GPUConnectorInterface):
     def to_gpu(self, memory_obj, start, end, **kwargs):
         for rows, place, memory in self._pairs(memory_obj, start, end, **kwargs):
             rows[place] = memory
-
-    def batched_from_gpu(self, memory_objs, starts, ends, **kwargs):
-        for one, start, end in zip(memory_objs, starts, ends, strict=True):
-            self.from_gpu(one, start, end, **kwargs)
-
-    def batched_to_gpu(self, memory_objs, starts, ends, **kwargs):
-        for one, start, end in zip(memory_objs, starts, ends, strict=True):
-            self.to_gpu(one, start, end, **kwargs)
 
 
 def create(config, metadata, engine, *args, **kwargs):

@@ -16,13 +16,13 @@ import time
 import torch
 from lmcache.v1.cache_engine import LMCacheEngineBuilder
 from lmcache.v1.config import LMCacheEngineConfig
-from lmcache.v1.gpu_connector.gpu_connectors import GPUConnectorInterface
 from lmcache.v1.metadata import LMCacheMetadata
+from lmcache_copies import HostCopies
 
 LAYERS, HEADS, SIDE, CHUNK, TOKENS = 4, 2, 32, 64, 256
 
 
-class HostConnector(GPUConnectorInterface):
+class HostConnector(HostCopies):
     """The engine's KV memory is an ordinary host tensor: [2, layers, tokens, heads * side]."""
 
     def get_shape(self, num_tokens):
@@ -33,14 +33,6 @@ class HostConnector(GPUConnectorInterface):
 
     def to_gpu(self, memory_obj, start, end, **kwargs):
         kwargs["kv"][:, :, start:end].copy_(memory_obj.tensor)
-
-    def batched_from_gpu(self, memory_objs, starts, ends, **kwargs):
-        for one, start, end in zip(memory_objs, starts, ends, strict=True):
-            self.from_gpu(one, start, end, **kwargs)
-
-    def batched_to_gpu(self, memory_objs, starts, ends, **kwargs):
-        for one, start, end in zip(memory_objs, starts, ends, strict=True):
-            self.to_gpu(one, start, end, **kwargs)
 
 
 def kv_of(tokens):

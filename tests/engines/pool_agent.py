@@ -25,6 +25,17 @@ def add_options(parser):
     parser.add_argument("--keep", action="store_true", help="keep the working directory")
 
 
+def wait_until(done, limit_s):
+    """Whether done() was true within that time."""
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        # No event tells of the state of another process: a server's port, a pool's objects.
+        time.sleep(0.05)
+    return True
+
+
 def start_agent(options, directory, *flags, pool="256MiB"):
     os.makedirs(directory, 0o700, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):  # of an agent that was killed
@@ -33,11 +44,10 @@ def start_agent(options, directory, *flags, pool="256MiB"):
         [os.path.join(options.agent_bin, "mc-agent"), f"--runtime-dir={directory}",
          f"--pool-bytes={pool}", "--descriptor-store=none", *flags],
         stderr=open(f"{directory}.log", "ab"))
-    deadline = time.monotonic() + 20
-    while not os.path.exists(f"{directory}/agent.sock"):
-        if agent.poll() is not None or time.monotonic() > deadline:
-            raise Failed(f"mc-agent did not start; see {directory}.log")
-        time.sleep(0.05)
+    path = f"{directory}/agent.sock"
+    wait_until(lambda: os.path.exists(path) or agent.poll() is not None, 20)
+    if not os.path.exists(path):
+        raise Failed(f"mc-agent did not start; see {directory}.log")
     return agent
 
 
@@ -50,10 +60,8 @@ def pool_counters(options, socket):
 
 
 def wait_for_objects(options, socket, count, limit_s=30):
-    """Until the pool holds so many: connectors save in threads. Who never do, the checks find."""
-    deadline = time.monotonic() + limit_s
-    while pool_counters(options, socket)["objects"] < count and time.monotonic() < deadline:
-        time.sleep(0.05)
+    """Connectors save in threads. The caller checks the number of objects."""
+    wait_until(lambda: pool_counters(options, socket)["objects"] >= count, limit_s)
 
 
 def check(good, what):

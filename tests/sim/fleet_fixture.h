@@ -65,6 +65,12 @@ class FleetTest : public ::testing::Test {
     shm::clear_pin(pin);
     return status;
   }
+  // With two masters: each leads one of two partitions.
+  void let_both_masters_lead() {
+    ASSERT_TRUE(fleet_.turn_until([&] { return fleet_.leader_of(0) != fleet_.leader_of(1); },
+                                  10'000 * kMs));
+    turn_for(3'000 * kMs);
+  }
   // The length of the object that the host reads; 0: none.
   std::uint64_t length_read(SimNode& node, const std::string& key) {
     shm::Word64 pin{};

@@ -38,9 +38,7 @@ TEST_F(Guesses, AnObjectOfTheGuessedHolderNeedsOneQuestion) {
 
 // The guessed holder has not heard of the replacement, and answers with the replaced object.
 TEST_F(Guesses, AReplacedObjectOfTheGuessedHolderIsNotRead) {
-  ASSERT_TRUE(
-      fleet_.turn_until([&] { return fleet_.leader_of(0) != fleet_.leader_of(1); }, 10'000 * kMs));
-  turn_for(3'000 * kMs);
+  let_both_masters_lead();
   const std::string key = key_of_partition(1);
   ASSERT_EQ(end_of(fleet_.put(writer(), key, kBytes)), MC_OK);
   let_third_read_five_objects_of(writer());

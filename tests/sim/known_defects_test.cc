@@ -53,9 +53,7 @@ class KnownDefectsOfPartitions : public FleetTest {
 // The master of the key's partition no longer counts the holder, which goes on to serve readers that know
 // its place: the master of the other partition still hears the holder.
 TEST_F(KnownDefectsOfPartitions, AHolderThatIsCutOffFromOneMasterServesReplacedObjects) {
-  ASSERT_TRUE(
-      fleet_.turn_until([&] { return fleet_.leader_of(0) != fleet_.leader_of(1); }, 10'000 * kMs));
-  turn_for(3'000 * kMs);
+  let_both_masters_lead();
   const std::string key = key_of_partition(1);
   ASSERT_EQ(end_of(fleet_.put(writer(), key, kBytes)), MC_OK);
   ASSERT_EQ(length_read(third(), key), kBytes);
