@@ -260,6 +260,27 @@ def test_without_a_key_the_processes_of_the_masters_host_share_a_pool(hosts, key
         assert a.put(key, b"v") == 0 and b.get(key) == b"v"
 
 
+def test_containers_of_a_host_may_share_the_runtime_directory(tmp_path, hosts, key):
+    """Each container has namespaces of its own; the agent runs in the first one's."""
+    with contextlib.ExitStack() as stack:
+        made = stack.enter_context(connected_hosts("10.78.0.1", "10.78.0.2", "10.78.0.3"))
+        cluster_key = hosts[0].environment["MC_CLUSTER_KEY_FILE"]
+        first, second, other = (Machine(host, tmp_path, cluster_key) for host in made)
+        second.environment["MC_RUNTIME_DIR"] = str(first.directory)
+        master = stack.enter_context(running_master(other))
+        a = Store(first, master, 32 * MiB)
+        b = stack.enter_context(store(second, master, 32 * MiB))
+        assert (a.code, b.code) == (0, 0)
+        assert a.put(key("a"), b"of a") == 0 and b.put(key("b"), b"of b" * MiB) == 0
+        assert b.get(key("a")) == b"of a" and a.get(key("b")) == b"of b" * MiB
+        assert b("segments_of", key("a")) == b("segments_of", key("b"))
+        a.kill()
+        assert b.get(key("a")) == b"of a"
+        first.host.end()
+        until(lambda: b.put(key("c"), b"of c") == 0)
+        assert b.get(key("c")) == b"of c"
+
+
 def test_a_fleet_without_a_key_is_an_explicit_choice(hosts, key):
     here, there = hosts
     port = PORT + 40

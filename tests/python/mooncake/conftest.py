@@ -132,28 +132,45 @@ def store(environment, master):
         yield make(64 << 20)
 
 
+@contextlib.contextmanager
+def serving(port, *words):
+    """A server on a port of loopback, once it accepts connections."""
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def accepts():
+        assert server.poll() is None, words
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    try:
+        until(accepts)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
 @pytest.fixture
 def redis_server(tmp_path):
     """host:port of an empty Redis."""
     port = free_port()
-    redis = subprocess.Popen(
-        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
-         str(tmp_path)], stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    with serving(port, "redis-server", *options) as address:
+        yield address
 
-    def answers():
-        assert redis.poll() is None
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as one:
-            one.sendall(b"PING\r\n")
-            return one.recv(64).startswith(b"+PONG")
-        return False
 
-    try:
-        until(answers)
-        yield f"127.0.0.1:{port}"
-    finally:
-        redis.terminate()
-        redis.wait()
+@pytest.fixture
+def etcd_server(tmp_path):
+    """host:port of an empty etcd."""
+    port, peer = free_port(), f"http://127.0.0.1:{free_port()}"
+    client = f"http://127.0.0.1:{port}"
+    options = {"data-dir": tmp_path / "etcd", "listen-client-urls": client,
+               "advertise-client-urls": client, "listen-peer-urls": peer,
+               "initial-advertise-peer-urls": peer,
+               "initial-cluster": f"default={peer}"}  # fmt: skip
+    with serving(port, "etcd", *(f"--{name}={value}" for name, value in options.items())) as one:
+        yield one
 
 
 class Memory:

@@ -167,13 +167,15 @@ def test_the_page_names_the_flags_with_an_effect():
     assert named == _flags.MEANINGFUL
 
 
-def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server, monkeypatch):
+@pytest.mark.parametrize("kind", ["redis", "etcd"])
+def test_masters_with_ha_share_a_cluster(kind, runtime_dir, request, monkeypatch):
     """The second master stands by; stores name the masters' store."""
+    server = request.getfixturevalue(f"{kind}_server")
     ports = [free_port(), free_port()]
     monkeypatch.setenv("MC_STORE_CLUSTER_ID", "fleet-7")
-    flags = ["--enable_ha=true", "--ha_backend_type=redis", "--metrics_host=127.0.0.1",
+    flags = ["--enable_ha=true", f"--ha_backend_type={kind}", "--metrics_host=127.0.0.1",
              "--cluster_id=fleet-7",
-             f"--ha_backend_connstring={redis_server}", "--rpc_address=127.0.0.1"]  # fmt: skip
+             f"--ha_backend_connstring={server}", "--rpc_address=127.0.0.1"]  # fmt: skip
     with contextlib.ExitStack() as stack:
         masters = []
         for port in ports:
@@ -181,7 +183,7 @@ def test_masters_with_ha_share_a_cluster(runtime_dir, redis_server, monkeypatch)
             masters.append(stack.enter_context(running("mooncake_master", *flags, *more)))
             wait_for(port, masters[-1])
         store = MooncakeDistributedStore()
-        where = f"redis://{redis_server}"
+        where = f"{kind}://{server}"
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", where) == 0
         assert store.put("k", b"v") == 0
         masters[0].send_signal(signal.SIGTERM)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import collections
 import dataclasses
+import functools
 import ipaddress
 import json
 import logging
@@ -22,6 +23,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import mckv
@@ -58,6 +60,7 @@ class Pool:
         self._hosts: dict[str, int | None] = {}  # by segment, as node_of(), for some seconds
         self._hosts_until = 0.0
         self._lent: dict[object, _Lent] = {}  # by the lender of a store
+        self._session = 0  # of the agent that knows what the stores lend
         self._gone: collections.deque[object] = collections.deque()  # lenders of collected stores
         self._closed = threading.Event()
 
@@ -89,27 +92,43 @@ class Pool:
                 return by_address[address]
         return None
 
-    def guard(self, master: str, hostname: str, options: dict[str, str]) -> None:
-        """Starts the agent again if it dies: the client's calls then go on. Until close()."""
+    def guard(self, start: Callable[[], object] | None) -> None:
+        """Starts the agent again if it dies: the client's calls then go on. Until close().
+
+        An agent whose keeper died too has lost the pool: the stores lend their memory again.
+        start is None if an operator runs the agent.
+        """
         while not self._closed.wait(_LOOK_S):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-                if probe.connect_ex(self.agent) == 0:
-                    continue
             try:
-                join(master, hostname, options)
-                logger.warning("mc: the agent at %s had died, and runs again", self.agent)
+                if start and not self._agent_answers():
+                    start()
+                    logger.warning("mc: the agent at %s had died, and runs again", self.agent)
+                self._lend_again()
             except mckv.McError as error:
-                logger.warning("mc: the agent at %s does not run: %s", self.agent, error)
+                logger.warning("mc: the agent at %s does not serve: %s", self.agent, error)
+
+    def _agent_answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            return probe.connect_ex(self.agent) == 0
+
+    def _lend_again(self) -> None:
+        with _lock:
+            if self._sized or self._closed.is_set():
+                return
+            if self.client.info()["session_id"] != self._session:
+                self._contribute(self._living())
 
     def _contribute(self, lent: dict[object, _Lent]) -> None:
         """Raises mckv.McError, and then changes nothing."""
+        session = self.client.info()["session_id"]
         order = {
             "verb": "contribute",
-            "session": self.client.info()["session_id"],
+            "session": session,
             "bytes": sum(one.segment_bytes + one.added_bytes for one in lent.values()),
             "buffer_bytes": max((one.buffer_bytes for one in lent.values()), default=0),
         }
         self.client.ask(order)
+        self._session = session
         self._lent = lent
 
     def add(self, lender: object, segment_bytes: int, buffer_bytes: int) -> None:
@@ -237,7 +256,7 @@ def open_pool(
             pool.add(lender, segment_bytes, buffer_bytes)
         except mckv.McError:
             if name not in _pools:
-                pool.client.close()
+                pool.end()
             raise
         _pools[name] = pool
         return pool
@@ -352,7 +371,7 @@ def _open(
         raise
     logger.info("mc: this host's agent is at %s", agent)
     pool = Pool(client, agent, name, sized)
-    if not operated:
-        about = (master, hostname, options)
-        threading.Thread(target=pool.guard, args=about, daemon=True).start()
+    if agent != "embedded":
+        start = None if operated else functools.partial(join, master, hostname, options)
+        threading.Thread(target=pool.guard, args=(start,), daemon=True).start()
     return pool
