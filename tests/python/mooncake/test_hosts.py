@@ -133,6 +133,19 @@ def test_tasks_that_cannot_begin_have_mooncakes_codes(two_stores, key):
     assert here.query_task((1, 1 << 40)) == (None, -1400)
 
 
+def test_a_store_clears_another_hosts_segment(two_stores, key):
+    """The copies come from tasks: the master would make a copy that replica_num asks for again."""
+    here, there = two_stores
+    names = [key(i) for i in range(3)]
+    assert here.put_batch(names[:2], [b"v"] * 2) == 0 and there.put(names[2], b"v") == 0
+    (own,), (other,) = segments_of(here, names[0]), segments_of(here, names[2])
+    task, code = here.create_copy_task(names[0], [other])
+    assert code == 0 and ended(here, task).status == mooncake.store.TaskStatus.SUCCESS
+    assert here.batch_replica_clear(names, other) == [names[0], names[2]]
+    until(lambda: [segments_of(here, one) for one in names] == [[own], [own], []])
+    assert here.batch_is_exist(names) == [1, 1, 0]
+
+
 def test_a_cleared_segment_loses_its_copies_alone(two_stores, key):
     here, there = two_stores
     config = mooncake.store.ReplicateConfig()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable
 
 import mckv
@@ -26,6 +27,8 @@ _STATUS = {
     "done": TaskStatus.SUCCESS,
 }
 _KEYS_PER_REMOVAL = 16  # of at most 1,024 bytes each
+_TASKS = 64  # at once
+_TASK_S = 5.0
 
 
 def _exactly(key: str | bytes) -> bytes:
@@ -59,21 +62,25 @@ class PlacementCalls(ByteCalls):
         }
 
     def batch_replica_clear(self, keys: list[str], segment_name: str = "") -> list[str]:
-        """The keys whose replicas were dropped: all of them, or those of this store's segment.
+        """The keys whose replicas were dropped: all of them, or those of a segment.
 
         A host holds one copy for the segments of all its stores. While another store of this
-        process has a segment, the copy stays, and its key counts as cleared.
+        process has a segment, the copy stays, and its key counts as cleared. An object without
+        another copy is removed.
         """
         names = keys_of(keys)
         if not segment_name:
             return [k for k, code in zip(names, self.batch_remove(names), strict=True) if code == 0]
-        if segment_name != self._hostname or self._pool is None:
+        node = self._node_of(segment_name)
+        if node is None or self._pool is None:
             return []
         found = [key for key, has in zip(names, self.batch_is_exist(names), strict=True) if has]
-        if self._pool.has_other_segments(self._lender):
+        if segment_name == self._hostname and self._pool.has_other_segments(self._lender):
             return found
         try:
-            return self._clear_here(found)
+            if node == self._node_of(self._hostname):
+                return self._clear_here(found)
+            return self._clear_there(node, found)
         except mckv.McError as error:
             logger.error("mc: batch_replica_clear: %s", error)
             return []
@@ -94,6 +101,34 @@ class PlacementCalls(ByteCalls):
                 regex=b"^(?:%b)$" % words, namespace=self._tenant(), local=True
             )
         return here
+
+    def _clear_there(self, node: int, keys: list[str]) -> list[str]:
+        """As _clear_here(), of another host. A host drops its copy at the end of a move."""
+        nodes = self._client.ask({"verb": "nodes"})["nodes"]
+        address = next((one["address"] for one in nodes if int(one["node"]) == node), None)
+        cleared, alone = [], []
+        for first in range(0, len(keys), _TASKS):
+            some = keys[first : first + _TASKS]
+            tasks = {}
+            holders = self._client.holders(some, namespace=self._tenant())
+            for key, held in zip(some, holders, strict=True):
+                if held == [address]:
+                    alone.append(key)
+                elif address in held:
+                    target = next(one for one in held if one != address)
+                    tasks[key] = self._client.move(key, node, target, namespace=self._tenant())
+            cleared += [key for key, task in tasks.items() if self._succeeds(task)]
+        done = self._client.remove_batch(alone)
+        return cleared + [k for k, one in zip(alone, done, strict=True) if one == mckv.Status.OK]
+
+    def _succeeds(self, task: _TaskId) -> bool:
+        """Waits for the end of a task, in which a host has nothing to copy."""
+        deadline = time.monotonic() + _TASK_S
+        while (state := self._client.task(task).state) in ("pending", "running"):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)  # no event tells of a task of another host
+        return state == "done"
 
     def create_copy_task(self, key: str, targets: list[str]) -> tuple[_TaskId, int]:
         """The task that copies the object to these segments, and 0; or a code.
