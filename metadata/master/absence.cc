@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kMaxGone = 4096;
 constexpr std::size_t kMaxRemoved = 4096;
 constexpr std::size_t kChunk = 256;
+constexpr std::size_t kMaxAwaitingStore = 4096;
 constexpr std::string_view kMissedRemovals = "missed removals";
 
 std::string away_key(NodeId node) { return std::string(kAwayPrefix) + std::to_string(node); }
@@ -36,7 +37,8 @@ std::optional<std::uint64_t> number_of(std::string_view key) {
 
 }  // namespace
 
-Absence::Absence(const Term& term, Save save) : save_(std::move(save)) {
+Absence::Absence(const Term& term, Save save, std::uint64_t now_ns)
+    : save_(std::move(save)), now_ns_(now_ns) {
   for (const Entry& entry : term.away) {
     const auto node = number_of(entry.key);
     if (!node) continue;
@@ -163,7 +165,7 @@ bool Absence::may_have_missed(NodeId node, std::uint64_t removals_seen) const {
 
 // ---- Removals -----------------------------------------------------------------------------------
 
-void Absence::removed(std::span<const Holding> what, std::function<void()> then) {
+void Absence::removed(std::span<const Holding> what, Then then) {
   if (unmarked_ != 0) {
     std::set<std::uint64_t> changed;
     for (const Holding& one : what) {
@@ -184,11 +186,11 @@ void Absence::removed(std::span<const Holding> what, std::function<void()> then)
       for (const std::uint64_t number : changed) save_chunk(number);
     }
   }
-  when_saved(std::move(then));
+  in_time(std::move(then));
 }
 
-void Absence::removed_by_pattern(const PatternRemovals& removals, std::function<void()> then) {
-  if (away_.empty()) return then();
+void Absence::removed_by_pattern(const PatternRemovals& removals, Then then) {
+  if (away_.empty()) return then(true);
   for (auto& [node, member] : away_) {
     if (std::exchange(member.recorded, true)) continue;
     save(away_key(node), std::to_string(removals.owed_from(node)));
@@ -204,10 +206,12 @@ void Absence::removed_by_pattern(const PatternRemovals& removals, std::function<
     save(pattern_key(removal.id), wire::encoded(match));
   }
   for (const std::uint64_t id : gone) patterns_.erase(id);
-  when_saved([this, gone = std::move(gone), then = std::move(then)] {
-    for (const std::uint64_t id : gone) save_(pattern_key(id), std::nullopt, nullptr);
-    then();
-  });
+  if (!gone.empty()) {
+    when_saved([this, gone = std::move(gone)] {
+      for (const std::uint64_t id : gone) save_(pattern_key(id), std::nullopt, nullptr);
+    });
+  }
+  in_time(std::move(then));
 }
 
 void Absence::forget_patterns() {
@@ -247,17 +251,34 @@ void Absence::save(std::string key, std::string value) {
   save_(std::move(key), std::move(value), [this, alive = std::weak_ptr(alive_), number] {
     if (alive.expired()) return;
     open_.erase(number);
-    while (!waiting_.empty() && (open_.empty() || waiting_.front().first < *open_.begin())) {
-      const std::function<void()> then = std::move(waiting_.front().second);
+    while (!waiting_.empty() && (open_.empty() || waiting_.front().number < *open_.begin())) {
+      const Then then = std::move(waiting_.front().then);
       waiting_.pop_front();
-      then();
+      then(true);
     }
   });
 }
 
 void Absence::when_saved(std::function<void()> then) {
   if (open_.empty()) return then();
-  waiting_.emplace_back(saves_, std::move(then));
+  waiting_.push_back({saves_, UINT64_MAX, [then = std::move(then)](bool) { then(); }});
+}
+
+void Absence::in_time(Then then) {
+  if (open_.empty()) return then(true);
+  if (waiting_.size() >= kMaxAwaitingStore) return then(false);
+  waiting_.push_back({saves_, now_ns_ + kPatienceNs, std::move(then)});
+}
+
+void Absence::tick(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  std::vector<Then> late;
+  std::erase_if(waiting_, [&](Waiting& one) {
+    if (one.until_ns > now_ns) return false;
+    late.push_back(std::move(one.then));
+    return true;
+  });
+  for (const Then& then : late) then(false);
 }
 
 }  // namespace mc::metadata

@@ -13,6 +13,8 @@
 //
 // A member is away if it is gone, has no link, has not reported all objects that it holds, or has
 // not carried out a removal by pattern in time.
+// A store that fails is asked again until it has the note. Who waits for a note hears after a second
+// that the store does not have the note yet.
 // Threads: the master's loop.
 // Owns: the list of absent members (at most 4,096 of them gone), at most 4,096 removals, and the
 //   ids of the stored patterns.
@@ -42,7 +44,16 @@ class Absence {
   using Save = std::function<void(std::string key, std::optional<std::string> value,
                                   std::function<void()> done)>;
 
-  Absence(const Term& term, Save save);
+  // Noted: the store has the removal, or no member is away. Otherwise an absent member may bring the
+  // objects back if this leader ends before the store takes the note.
+  using Then = std::function<void(bool noted)>;
+  static constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+
+  Absence(const Term& term, Save save, std::uint64_t now_ns);
+
+  void tick(std::uint64_t now_ns);
+  // The members that are away.
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(away_.size()); }
 
   // The removals under earlier leaders that an absent member may have missed.
   [[nodiscard]] std::vector<RemoveItem> removed_before() const;
@@ -65,9 +76,9 @@ class Absence {
   [[nodiscard]] bool may_have_missed(NodeId node, std::uint64_t removals_seen) const;
 
   // ---- Removals. then is called at once if no member is away, else after the store has the
-  // removal.
-  void removed(std::span<const Holding> what, std::function<void()> then);
-  void removed_by_pattern(const PatternRemovals& removals, std::function<void()> then);
+  // removal, or after kPatienceNs.
+  void removed(std::span<const Holding> what, Then then);
+  void removed_by_pattern(const PatternRemovals& removals, Then then);
 
  private:
   struct Member {
@@ -86,6 +97,7 @@ class Absence {
   void save(std::string key, std::string value);
   void save_chunk(std::uint64_t number);
   void when_saved(std::function<void()> then);
+  void in_time(Then then);
   void mark_all();
   void forget_removals();
   void forget_patterns();
@@ -99,8 +111,13 @@ class Absence {
   std::uint64_t next_chunk_ = 0;
   std::uint64_t saves_ = 0;
   std::set<std::uint64_t> open_;  // numbers of saves that the store has not confirmed
-  // Calls to make after all saves up to the number are stored.
-  std::deque<std::pair<std::uint64_t, std::function<void()>>> waiting_;
+  struct Waiting {
+    std::uint64_t number;  // all saves up to this number must be stored
+    std::uint64_t until_ns;
+    Then then;
+  };
+  std::deque<Waiting> waiting_;
+  std::uint64_t now_ns_;
   // The store may answer after this leadership has ended.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

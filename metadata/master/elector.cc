@@ -133,6 +133,8 @@ Result<Term> Elector::read_term(std::uint64_t epoch) {
       !status.ok()) {
     return fail(status);
   }
+  const auto risk = store_->risk_of_loss(deadline_ns);
+  if (!risk && risk.error().code() == MC_INVALID_ARGUMENT) return fail(risk.error());
   for (const auto& [prefix, entries] :
        {std::pair(kMembersPrefix, &term.members), std::pair(kAwayPrefix, &term.away),
         std::pair(kRemovedPrefix, &term.removed), std::pair(kPatternsPrefix, &term.patterns)}) {
@@ -181,8 +183,12 @@ std::uint64_t Elector::lead() {
     }
     renew_at_ns_ = now_ns() + lock_.ttl_ms() * kMs / 4;
   }
-  const bool written = write_saved();
-  if (!gives_up()) return written ? renew_at_ns_ : std::min(renew_at_ns_, now_ns() + kRetryEveryNs);
+  const Written written = write_saved();
+  if (written == Written::kNotLeader) return end_leadership();
+  if (!gives_up()) {
+    return written == Written::kAll ? renew_at_ns_
+                                    : std::min(renew_at_ns_, now_ns() + kRetryEveryNs);
+  }
   const std::uint64_t next_ns = end_leadership();
   static_cast<void>(lock_.resign(now_ns() + kResignNs));
   return next_ns;
@@ -199,38 +205,45 @@ bool Elector::gives_up() {
   return partition_.roster != nullptr && partition_.roster->gives_up(partition_.number, now_ns());
 }
 
-// False: some values must be written again.
-bool Elector::write_saved() {
+Elector::Written Elector::write_saved() {
   std::map<std::string, Saved> saved;
   {
     const MutexLock lock(mutex_);
     saved.swap(saved_);
   }
-  bool all = true;
+  Status trouble;
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
   for (auto& [key, one] : saved) {
-    Status status = leads(epoch_) ? Status() : Status(kStoreUnavailable);
-    if (status.ok() && one.value.has_value()) {
-      const auto put = store_->put(key, *one.value, kNoLease, deadline_ns);
-      if (!put) status = put.error();
-    } else if (status.ok()) {
-      status = store_->remove(key, deadline_ns);
-      if (status.code() == MC_NOT_FOUND) status = {};
-    }
-    if (status.ok()) {
-      for (const auto& done : one.done) done();
+    // A full store refuses values and still removes keys, but a store that is away answers nothing.
+    if (trouble.code() == kStoreUnavailable || trouble.code() == kOutcomeUnknown) {
+      write_later(key, std::move(one));
       continue;
     }
-    // Saved values matter only to the next leader. Retry later, unless a newer value is queued.
-    callbacks_.trouble(status);
-    if (status.code() != kStoreUnavailable && status.code() != kOutcomeUnknown) continue;
-    all = false;
-    const MutexLock lock(mutex_);
-    const auto [later, none] = saved_.try_emplace(key);
-    if (none) later->second.value = std::move(one.value);
-    std::ranges::move(one.done, std::back_inserter(later->second.done));
+    const auto written = store_->write_guarded(lock_.guard(), key, one.value, deadline_ns);
+    if (written && !*written) {
+      callbacks_.trouble({MC_NOT_FOUND, "another master leads partition " +
+                                            std::to_string(partition_.number) +
+                                            ", so the store takes no value of this one"});
+      return Written::kNotLeader;
+    }
+    if (written) {
+      for (const auto& done : one.done) done();
+    } else {
+      trouble = written.error();
+      write_later(key, std::move(one));
+    }
   }
-  return all;
+  if (trouble.ok()) return Written::kAll;
+  callbacks_.trouble(trouble);
+  return Written::kAgain;
+}
+
+// Unless a newer value is queued.
+void Elector::write_later(const std::string& key, Saved one) {
+  const MutexLock lock(mutex_);
+  const auto [later, none] = saved_.try_emplace(key);
+  if (none) later->second.value = std::move(one.value);
+  std::ranges::move(one.done, std::back_inserter(later->second.done));
 }
 
 }  // namespace mc::metadata

@@ -12,6 +12,8 @@
 // Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
 //   save() and leads() from any thread.
 // Owns: the store and the thread, if any. Queued writes are bounded: one for each key, the latest wins.
+// Writes: guarded by the leader's key, so a former leader changes nothing. A write that fails is
+//   repeated until the end of the leadership.
 // Trusts: the store. Each reader decodes its own values. The number of partitions is checked.
 #pragma once
 
@@ -82,8 +84,9 @@ class Elector {
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
-  // nullopt removes the key. The elector writes soon, while this process leads. Then the elector's
-  // thread calls done, if any. The store has this value or a later value by then.
+  // nullopt removes the key. The elector writes soon, while this process leads, and again after each
+  // failure. Then the elector's thread calls done, if any. The store has this value or a later value
+  // by then. After the end of the leadership done is not called.
   void save(std::string key, std::optional<std::string> value, std::function<void()> done);
 
  private:
@@ -95,7 +98,13 @@ class Elector {
   void tell_leader(const std::string& leader);
   [[nodiscard]] bool gives_up();
   Result<Term> read_term(std::uint64_t epoch);
-  bool write_saved();
+  struct Saved {
+    std::optional<std::string> value;
+    std::vector<std::function<void()>> done;
+  };
+  enum class Written : std::uint8_t { kAll, kAgain, kNotLeader };
+  Written write_saved();
+  void write_later(const std::string& key, Saved one);
 
   std::unique_ptr<ClusterStore> store_;
   const std::string address_;
@@ -112,10 +121,6 @@ class Elector {
   std::uint64_t renew_at_ns_ = 0;
 
   Mutex mutex_;
-  struct Saved {
-    std::optional<std::string> value;
-    std::vector<std::function<void()>> done;
-  };
   std::map<std::string, Saved> saved_ MC_GUARDED_BY(mutex_);
   std::optional<StoreThread> thread_;
 };

@@ -95,7 +95,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
       patterns_(kMaxPatternRemovals),
       hot_({}),
-      absence_(term, outside_.save),
+      absence_(term, outside_.save, now_ns),
       removals_saved_(term.removals) {
   for (const Entry& entry : term.members) {
     Descriptor descriptor;
@@ -131,6 +131,7 @@ void LeaderState::tick(std::uint64_t now_ns) {
   if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
   if (!waiting_.empty()) answer_waiting();
   fanout_.tick(now_ns);
+  absence_.tick(now_ns);
   catch_all_up();
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
   refresh_views();
@@ -611,7 +612,8 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
       drop(batch_answer_.drops, 0,
            [this, drops = batch_answer_.drops, weak = link.weak_from_this(), id = request.id,
             result] {
-             absence_.removed(drops, [this, weak, id, result] {
+             // A host that comes back with the replaced version finds the newer one, noted or not.
+             absence_.removed(drops, [this, weak, id, result](bool) {
                if (const auto asker = weak.lock()) answer(*asker, id, result);
              });
            });
@@ -727,9 +729,10 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
               [this, removal, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
                keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
                 if (unconfirmed != 0) go_on_dropping(drops, removal);
-                absence_.removed(drops, [this, weak, id, keys, unconfirmed] {
+                absence_.removed(drops, [this, weak, id, keys, unconfirmed](bool noted) {
                   if (const auto asker = weak.lock()) {
-                    answer(*asker, id, wire::RemoveReply{keys, unconfirmed});
+                    const std::uint32_t away = noted ? 0 : absence_.size();
+                    answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
                   }
                 });
               });
@@ -779,7 +782,8 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
       [this, sum, weak = link.weak_from_this(), id = request.id](std::uint32_t unconfirmed) {
         sum->unconfirmed += unconfirmed;
         if (sum->unconfirmed > 0) tell_the_late();
-        absence_.removed_by_pattern(patterns_, [this, sum, weak, id] {
+        absence_.removed_by_pattern(patterns_, [this, sum, weak, id](bool noted) {
+          if (!noted) sum->unconfirmed += absence_.size();
           if (const auto asker = weak.lock()) answer(*asker, id, *sum);
         });
       });

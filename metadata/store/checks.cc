@@ -59,6 +59,12 @@ Status check_write(std::string_view key, std::string_view value) {
   return {};
 }
 
+Status check_guarded(const Guard& guard, std::string_view key,
+                     const std::optional<std::string>& value) {
+  if (Status status = check_key(guard.key); !status.ok()) return status;
+  return value ? check_write(key, *value) : check_key(key);
+}
+
 Status check_ttl(std::uint32_t ttl_ms) {
   if (ttl_ms < kMinLeaseTtlMs || ttl_ms > kMaxLeaseTtlMs) {
     return {MC_INVALID_ARGUMENT, "a lease lives " + std::to_string(kMinLeaseTtlMs) + " to " +

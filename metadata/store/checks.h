@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ std::string cluster_prefix(std::string_view cluster_id);
 Status check_key(std::string_view key);
 Status check_prefix(std::string_view prefix);
 Status check_write(std::string_view key, std::string_view value);
+// Of write_guarded().
+Status check_guarded(const Guard& guard, std::string_view key,
+                     const std::optional<std::string>& value);
 Status check_ttl(std::uint32_t ttl_ms);
 
 // Texts that all stores share.

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,12 @@ struct Swap {
   Revision revision = 0;  // if applied, of this change; else the key's present revision (0: absent)
 };
 
+// The key of a lock and the revision that the holder of the lock wrote.
+struct Guard {
+  std::string key;
+  Revision revision = 0;
+};
+
 struct Lease {
   LeaseId id = kNoLease;
   std::uint32_t ttl_ms = 0;  // as granted; etcd rounds up to whole seconds, 1 or 2 s least
@@ -92,6 +99,12 @@ class ClusterStore {
   virtual Result<Swap> compare_and_set(std::string_view key, Revision expected,
                                        std::string_view value, LeaseId lease,
                                        std::uint64_t deadline_ns) = 0;
+  // Writes the value without a lease, or removes the key (nullopt; the key may be absent), only if
+  // the guard's key has the guard's revision at that moment. False: the guard does not hold, and
+  // nothing has changed. May be repeated.
+  virtual Result<bool> write_guarded(const Guard& guard, std::string_view key,
+                                     const std::optional<std::string>& value,
+                                     std::uint64_t deadline_ns) = 0;
   // MC_NOT_FOUND: the key is absent.
   virtual Status remove(std::string_view key, std::uint64_t deadline_ns) = 0;
   // Every key that begins with prefix (may be empty), at a single moment, in key order.
@@ -102,6 +115,10 @@ class ClusterStore {
   virtual Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) = 0;
   // Ends the lease and removes its keys. MC_NOT_FOUND: the lease has ended.
   virtual Status revoke(LeaseId lease, std::uint64_t deadline_ns) = 0;
+
+  // How the server may lose acknowledged writes, with the remedy; empty: not as far as the store
+  // knows. MC_INVALID_ARGUMENT: masters cannot rely on a server with this configuration.
+  virtual Result<std::string> risk_of_loss(std::uint64_t /*deadline_ns*/) { return std::string(); }
 };
 
 // Makes the store of a URL (store_url.h has the forms). Does not connect; the first call does.

@@ -47,6 +47,8 @@ class LeaderLock {
   // tenth of the TTL before the store admits another leader, which allows for clocks of different
   // speed.
   bool leads() const { return epoch_ != 0 && clock_() < valid_until_ns_; }
+  // Of writes that only the leader may make.
+  Guard guard() const { return {key_, epoch_}; }
   // 0: this process never led, or knows that it no longer leads.
   Revision epoch() const { return epoch_; }
   std::uint32_t ttl_ms() const { return lease_.ttl_ms; }  // as granted

@@ -35,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!swap->applied || swap->revision != 0);
   }
   static_cast<void>(mc::metadata::decode_etcd_deleted(answer));
+  static_cast<void>(mc::metadata::decode_etcd_succeeded(answer));
   if (const auto lease = mc::metadata::decode_etcd_grant(answer)) {
     require(lease->id != 0 && lease->ttl_ms != 0);
   }

@@ -38,6 +38,7 @@ void decode(const Reply& reply) {
       require(mc::metadata::check_key(entry.key).ok());
     }
   }
+  static_cast<void>(mc::metadata::decode_redis_replication(reply));
   if (const auto master = mc::metadata::decode_redis_master(reply)) require(!master->host.empty());
 }
 

@@ -397,6 +397,43 @@ TEST(MasterProcess, WrongAndMissingKeysAreRefused) {
   EXPECT_EQ(stats(*member).links, 1u);
 }
 
+TEST(MasterProcess, ARemovalEndsWhileRedisIsFullAndAnAgentAway) {
+  const conformance::StoreServer redis(conformance::redis_command());
+  const MasterProcess master({"--store", "redis://" + redis.host()});
+  HoldingAgent here(to({master.address()}), 1);
+  HoldingAgent away(to({master.address()}), 2);
+  here.put(names("k", 3));
+  const auto reader = tool(to({master.address()}));
+  away.die();
+  ASSERT_TRUE(until([&] { return stats(*reader).members == 1; }));
+  conformance::redis_cli(redis.port(), {"config", "set", "maxmemory", "1"});
+  EXPECT_EQ(remove(*reader, {"k0"}).unconfirmed, 1u) << "the agent that is away";
+  EXPECT_EQ(remove_matching(*reader, "k1", wire::Match::Kind::kPrefix).unconfirmed, 1u);
+  EXPECT_FALSE(here.holds("k0") || here.holds("k1"));
+  conformance::redis_cli(redis.port(), {"config", "set", "maxmemory", "0"});
+  EXPECT_EQ(remove(*reader, {"k2"}).unconfirmed, 0u);
+}
+
+TEST(MasterProcess, ARedisWhoseReplicasMayLackWritesIsRefused) {
+  const conformance::StoreServer redis(conformance::redis_command());
+  const conformance::StoreServer replica(conformance::redis_command());
+  conformance::redis_cli(replica.port(), {"replicaof", "127.0.0.1", std::to_string(redis.port())});
+  const auto says = [&](const std::string& what) {
+    return conformance::redis_cli(redis.port(), {"info", "replication"}).find(what) !=
+           std::string::npos;
+  };
+  ASSERT_TRUE(until([&] { return says("connected_slaves:1"); }));
+  const auto run = [&] {
+    return run_master_once({"--store", "redis://" + redis.host(), "--listen",
+                            "127.0.0.1:" + std::to_string(conformance::free_port())});
+  };
+  const auto [status, said] = run();
+  EXPECT_EQ(status, 1);
+  EXPECT_THAT(said, testing::HasSubstr("config set min-replicas-to-write 1"));
+  conformance::redis_cli(redis.port(), {"config", "set", "min-replicas-to-write", "1"});
+  EXPECT_EQ(run().first, 0);
+}
+
 TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   const auto open =
       run_master_once({"--listen", "0.0.0.0:" + std::to_string(conformance::free_port())});

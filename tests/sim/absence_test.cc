@@ -115,6 +115,41 @@ TEST_F(Absence, WithAnEmptyStoreNothingIsLost) {
   EXPECT_TRUE(holds(writer(), "key"));
 }
 
+class AbsenceWithAStoreThatFails : public FleetTest,
+                                   public testing::WithParamInterface<mc_status> {};
+
+INSTANTIATE_TEST_SUITE_P(, AbsenceWithAStoreThatFails,
+                         testing::Values(MC_NO_SPACE, MC_PERMISSION_DENIED, MC_UNSUPPORTED,
+                                         MC_CORRUPT, MC_TOO_LARGE, MC_AGENT_UNAVAILABLE,
+                                         MC_TIMEOUT),
+                         [](const auto& code) { return mc_status_name(code.param); });
+
+// The removal ends and says that it may not last. The note reaches the store later.
+TEST_P(AbsenceWithAStoreThatFails, ARemovalEndsAndLaterOnesSucceed) {
+  put_on_all("first");
+  put_on_all("later");
+  let_other_be_away();
+  fleet_.store().set_write_error(GetParam());
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "first")), MC_TIMEOUT);
+  EXPECT_FALSE(holds(writer(), "first"));
+  fleet_.store().set_write_error(MC_OK);
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "later")), MC_OK);
+  change_leader();
+  let_other_come_back();
+  EXPECT_FALSE(holds(other(), "first"));
+  EXPECT_FALSE(holds(other(), "later"));
+}
+
+TEST_P(AbsenceWithAStoreThatFails, AnUpsertEndsAndLasts) {
+  put_on_all("key");
+  let_other_be_away();
+  fleet_.store().set_write_error(GetParam());
+  EXPECT_EQ(end_of(fleet_.put(writer(), "key", 2 * kBytes, 1, true)), MC_OK);
+  fleet_.store().set_write_error(MC_OK);
+  let_other_come_back();
+  EXPECT_EQ(length_read(other(), "key"), 2 * kBytes);
+}
+
 // Shows that these tests can fail.
 TEST_F(Absence, ALeaderThatForgetsAbsentMembersBringsTheObjectBack) {
   fleet_.store().hides_absence = true;

@@ -92,7 +92,7 @@ Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind
 }
 
 Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, std::uint64_t bytes,
-                                       std::uint8_t replicas) {
+                                       std::uint8_t replicas, bool upsert) {
   ObjectStore& store = node.store();
   std::string value;
   while (value.size() < bytes) value += key;
@@ -101,6 +101,7 @@ Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, st
   order.length = bytes;
   order.checksum = checksum(store.index().hash(key), value.data(), bytes);
   order.replicas = replicas;
+  order.upsert = upsert;
   if (store.reserve(kSession, bytes, true, order.entry) != ObjectStore::Reserve::kOk) {
     throw std::runtime_error("a pool has no room");
   }

@@ -48,7 +48,7 @@ class Fleet {
 
   // These begin operations. A put's bytes are the key's bytes, repeated.
   RemoteRequestPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
-                           std::uint8_t replicas = 1);
+                           std::uint8_t replicas = 1, bool upsert = false);
   // pin: the reader's pin, which the caller must clear.
   RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
   RemoteRequestPointer remove(SimNode& node, const std::string& key);

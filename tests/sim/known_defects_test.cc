@@ -10,19 +10,6 @@ namespace {
 
 using KnownDefects = FleetTest;
 
-// The store refuses to note that an absent member missed a removal. The removal then waits for ever, and
-// all later removals wait behind.
-TEST_F(KnownDefects, OneRefusedWriteOfTheStoreStopsLaterRemovals) {
-  put_on_all("first");
-  put_on_all("later");
-  let_other_be_away();
-  fleet_.store().set_write_error(MC_NO_SPACE);
-  EXPECT_NE(end_of(fleet_.remove(writer(), "first")), MC_OK);
-  fleet_.store().set_write_error(MC_OK);
-  let_other_come_back();
-  EXPECT_EQ(end_of(fleet_.remove(writer(), "later")), MC_TIMEOUT) << "wanted: MC_OK";
-}
-
 // A leader that cannot reach the store for longer than its lease forgets the directory.
 TEST_F(KnownDefects, AStoreThatIsSilentForASecondMakesObjectsOfOthersUnknown) {
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);

@@ -33,6 +33,12 @@ class SimStore final : public metadata::ClusterStore {
     if (Status status = reach_to_write(); !status.ok()) return fail(status);
     return inner().compare_and_set(key, expected, value, lease, deadline_ns);
   }
+  Result<bool> write_guarded(const metadata::Guard& guard, std::string_view key,
+                             const std::optional<std::string>& value,
+                             std::uint64_t deadline_ns) override {
+    if (Status status = reach_to_write(); !status.ok()) return fail(status);
+    return inner().write_guarded(guard, key, value, deadline_ns);
+  }
   Status remove(std::string_view key, std::uint64_t deadline_ns) override {
     if (Status status = reach_to_write(); !status.ok()) return status;
     return inner().remove(key, deadline_ns);

@@ -63,28 +63,28 @@ std::vector<Holding> holding(std::uint64_t key, std::uint64_t version) {
 }
 
 void remove_many(Absence& absence, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) absence.removed(holding(i, 1), [] {});
+  for (std::uint64_t i = 0; i < count; ++i) absence.removed(holding(i, 1), [](bool) {});
 }
 
 TEST(Absence, WritesNothingWhileAllAreHere) {
   ObjectStore store;
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.joined(kAway, 5);
   absence.reported(kAway);
   bool told = false;
-  absence.removed(holding(1, 2), [&] { told = true; });
+  absence.removed(holding(1, 2), [&](bool) { told = true; });
   EXPECT_TRUE(told);
   EXPECT_EQ(store.size(), 0u);
 }
 
 TEST(Absence, TellsTheNextLeaderOfRemovalsUntilAllHaveReported) {
   ObjectStore store;
-  Absence first({}, store.save());
+  Absence first({}, store.save(), 0);
   first.gone(kAway, 1);
   // Two holders of the first object, a single holder of the second.
   first.removed(std::vector<Holding>{{{1, 2}, 3, kOther}, {{1, 2}, 3, kAway}, {{4, 5}, 6, kOther}},
-                [] {});
-  Absence second(store.term(), store.save());
+                [](bool) {});
+  Absence second(store.term(), store.save(), 0);
   ASSERT_EQ(second.removed_before().size(), 2u);
   EXPECT_EQ(second.removed_before()[0].hash, (KeyHash{1, 2}));
   EXPECT_EQ(second.removed_before()[0].up_to_version, 3u);
@@ -92,19 +92,19 @@ TEST(Absence, TellsTheNextLeaderOfRemovalsUntilAllHaveReported) {
   // The removals are named, so no other object of that member is in doubt.
   second.joined(kAway, 9);
   EXPECT_FALSE(second.may_have_missed(kAway, 0));
-  second.removed(holding(10, 11), [] {});
-  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 3u);
+  second.removed(holding(10, 11), [](bool) {});
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 3u);
   second.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
 }
 
 TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
   ObjectStore store;
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.unheard(kAway);
   EXPECT_EQ(store.size(), 0u);
-  absence.removed(holding(1, 2), [] {});
-  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 1u);
+  absence.removed(holding(1, 2), [](bool) {});
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 1u);
   absence.joined(kAway, 3);
   absence.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
@@ -113,28 +113,30 @@ TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
 TEST(Absence, AnswersWhenTheStoreHasIt) {
   ObjectStore store;
   store.at_once = false;
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.gone(kAway, 1);
   std::vector<int> told;
-  absence.removed(holding(1, 2), [&] { told.push_back(1); });
-  absence.removed(holding(3, 4), [&] { told.push_back(2); });
+  absence.removed(holding(1, 2), [&](bool) { told.push_back(1); });
+  absence.removed(holding(3, 4), [&](bool) { told.push_back(2); });
   // A repeated removal is complete when the first removal is.
-  absence.removed({}, [&] { told.push_back(3); });
+  absence.removed({}, [&](bool) { told.push_back(3); });
   EXPECT_TRUE(told.empty());
   store.write();
   EXPECT_EQ(told, (std::vector{1, 2, 3}));
-  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 2u);
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 2u);
 }
 
 TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
   std::vector<std::function<void()>> saved;
-  Absence absence({}, [&](std::string, std::optional<std::string>, std::function<void()> done) {
+  const auto save = [&](std::string, std::optional<std::string>, std::function<void()> done) {
     if (done) saved.push_back(std::move(done));
-  });
+  };
+  Absence absence({}, save, 0);
   absence.gone(kAway, 1);
   std::vector<int> told;
   for (int i = 0; i < 3; ++i) {
-    absence.removed(holding(static_cast<std::uint64_t>(i), 2), [&told, i] { told.push_back(i); });
+    absence.removed(holding(static_cast<std::uint64_t>(i), 2),
+                    [&told, i](bool) { told.push_back(i); });
   }
   ASSERT_EQ(saved.size(), 3u);
   saved[1]();
@@ -145,20 +147,53 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
   EXPECT_EQ(told, (std::vector{0, 1, 2}));
 }
 
+TEST(Absence, SaysAfterASecondThatTheStoreDoesNotHaveTheNote) {
+  ObjectStore store;
+  store.at_once = false;
+  Absence absence({}, store.save(), 5);
+  absence.gone(kAway, 1);
+  std::vector<bool> noted;
+  const auto note = [&](bool is) { noted.push_back(is); };
+  absence.removed(holding(1, 2), note);
+  absence.tick(4 + Absence::kPatienceNs);
+  absence.removed_by_pattern(PatternRemovals(8), note);
+  EXPECT_TRUE(noted.empty());
+  absence.tick(5 + Absence::kPatienceNs);
+  EXPECT_EQ(noted, std::vector{false});
+  // The store takes the notes after all, of the first removal too.
+  store.write();
+  EXPECT_EQ(noted, (std::vector{false, true}));
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 1u);
+  absence.tick(UINT64_MAX);
+  EXPECT_EQ(noted.size(), 2u);
+}
+
+TEST(Absence, AtMost4096RemovalsWaitForTheStore) {
+  ObjectStore store;
+  store.at_once = false;
+  Absence absence({}, store.save(), 0);
+  absence.gone(kAway, 1);
+  std::size_t refused = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    absence.removed(holding(1, 2), [&](bool noted) { refused += noted ? 0 : 1; });
+  }
+  EXPECT_EQ(refused, 904u);
+}
+
 TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
   ObjectStore store;
-  Absence first({}, store.save());
+  Absence first({}, store.save(), 0);
   first.gone(kAway, 1);
   remove_many(first, 4096);
   EXPECT_EQ(store.at("away/7"), "1");
-  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 4096u);
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 4096u);
   remove_many(first, 1);
   EXPECT_EQ(store.at("away/7"), "missed removals");
   EXPECT_EQ(store.size(), 1u);
   // A member that goes away from now on has a separate list.
   first.gone(kOther, 1);
-  first.removed(holding(1, 2), [] {});
-  Absence second(store.term(), store.save());
+  first.removed(holding(1, 2), [](bool) {});
+  Absence second(store.term(), store.save(), 0);
   EXPECT_EQ(second.removed_before().size(), 1u);
   second.joined(kAway, 100);
   second.joined(kOther, 100);
@@ -173,13 +208,13 @@ TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
 
 TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
   ObjectStore store;
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.gone(kAway, 1);
   remove_many(absence, 4096);
   const std::size_t before = store.size();
   store.at_once = false;
   bool told = false;
-  absence.removed(holding(1, 2), [&] { told = true; });
+  absence.removed(holding(1, 2), [&](bool) { told = true; });
   EXPECT_EQ(store.size(), before);
   EXPECT_FALSE(told);
   store.write();
@@ -200,12 +235,12 @@ TEST(Absence, TheNextLeaderKnowsWhoOwesARemovalByPattern) {
   constexpr NodeId kUnknown = 9;
   ObjectStore store;
   PatternRemovals removals(8);
-  Absence first({}, store.save());
+  Absence first({}, store.save(), 0);
   removals.confirm(removals.add({"ns", "before", false}), kAway);
   first.gone(kAway, removals.owed_from(kAway));
   removals.confirm(removals.add({"ns", "^a", true}), kOther);
   bool told = false;
-  first.removed_by_pattern(removals, [&] { told = true; });
+  first.removed_by_pattern(removals, [&](bool) { told = true; });
   EXPECT_TRUE(told);
 
   const Term term = term_with_member(store, kOther);
@@ -218,7 +253,7 @@ TEST(Absence, TheNextLeaderKnowsWhoOwesARemovalByPattern) {
   EXPECT_EQ(later.unheard(kUnknown).size(), 2u);
   EXPECT_EQ(later.add({"ns", "c", false}), 3u);
 
-  Absence second(term, store.save());
+  Absence second(term, store.save(), 0);
   second.joined(kAway, 1);
   second.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
@@ -228,16 +263,16 @@ TEST(Absence, TheNextLeaderKnowsWhoOwesARemovalByPattern) {
 TEST(Absence, TheNextLeaderGivesNoIdThatAnAbsentMemberHasCarriedOut) {
   ObjectStore store;
   PatternRemovals removals(8);
-  Absence first({}, store.save());
+  Absence first({}, store.save(), 0);
   removals.confirm(removals.add({"ns", "a", false}), kAway);
   removals.confirm(removals.add({"ns", "b", false}), kAway);
   first.gone(kAway, removals.owed_from(kAway));
 
   PatternRemovals later(8);
   later.restore(Absence::patterns_before(store.term()));
-  Absence second(store.term(), store.save());
+  Absence second(store.term(), store.save(), 0);
   later.add({"ns", "c", false});
-  second.removed_by_pattern(later, [] {});
+  second.removed_by_pattern(later, [](bool) {});
 
   PatternRemovals last(8);
   last.restore(Absence::patterns_before(store.term()));
@@ -248,12 +283,12 @@ TEST(Absence, TheNextLeaderGivesNoIdThatAnAbsentMemberHasCarriedOut) {
 TEST(Absence, AMemberThatIsLateWithAPatternIsRecordedUntilItIsNot) {
   ObjectStore store;
   PatternRemovals removals(8);
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.joined(kAway, 1);
   absence.reported(kAway);
   const std::uint64_t id = removals.add({"ns", "a", false});
   absence.late(kAway, removals.owed_from(kAway));
-  absence.removed_by_pattern(removals, [] {});
+  absence.removed_by_pattern(removals, [](bool) {});
   EXPECT_EQ(store.at("away/7"), std::to_string(id));
   EXPECT_EQ(store.size(), 2u);
   absence.caught_up(kAway);
@@ -263,7 +298,7 @@ TEST(Absence, AMemberThatIsLateWithAPatternIsRecordedUntilItIsNot) {
 TEST(Absence, ALateMemberThatJoinsAnewIsAwayUntilItHasReported) {
   ObjectStore store;
   PatternRemovals removals(8);
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.joined(kAway, 1);
   absence.reported(kAway);
   removals.add({"ns", "a", false});
@@ -271,8 +306,8 @@ TEST(Absence, ALateMemberThatJoinsAnewIsAwayUntilItHasReported) {
   absence.unheard(kAway);
   absence.joined(kAway, 2);
   absence.caught_up(kAway);
-  absence.removed(holding(1, 2), [] {});
-  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 1u);
+  absence.removed(holding(1, 2), [](bool) {});
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 1u);
   absence.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
 }
@@ -280,12 +315,12 @@ TEST(Absence, ALateMemberThatJoinsAnewIsAwayUntilItHasReported) {
 TEST(Absence, MergedPatternsLeaveTheStoreWhenItHasTheMergedOne) {
   ObjectStore store;
   PatternRemovals removals(1);
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   absence.gone(kAway, 1);
   removals.add({"ns", "ab", false});
-  absence.removed_by_pattern(removals, [] {});
+  absence.removed_by_pattern(removals, [](bool) {});
   removals.add({"ns", "ac", false});
-  absence.removed_by_pattern(removals, [] {});
+  absence.removed_by_pattern(removals, [](bool) {});
   EXPECT_EQ(store.size(), 2u);
   const auto kept = Absence::patterns_before(store.term()).removals;
   ASSERT_EQ(kept.size(), 1u);
@@ -294,7 +329,7 @@ TEST(Absence, MergedPatternsLeaveTheStoreWhenItHasTheMergedOne) {
 
 TEST(Absence, TheListOfTheGoneHasAnEnd) {
   ObjectStore store;
-  Absence absence({}, store.save());
+  Absence absence({}, store.save(), 0);
   for (NodeId node = 1; node <= 5000; ++node) absence.gone(node, 1);
   EXPECT_EQ(store.size(), 4096u);
 }
@@ -311,9 +346,9 @@ TEST(Absence, ForeignValuesInTheStoreAreLeftAlone) {
     term.removed.back().value = value;
   }
   ObjectStore store;
-  Absence absence(term, store.save());
+  Absence absence(term, store.save(), 0);
   EXPECT_TRUE(absence.removed_before().empty());
-  absence.removed(holding(1, 2), [] {});
+  absence.removed(holding(1, 2), [](bool) {});
   EXPECT_EQ(store.size(), 0u);
 }
 

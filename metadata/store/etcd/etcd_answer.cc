@@ -233,6 +233,16 @@ Result<Swap> decode_etcd_swap(const HttpAnswer& answer) {
   return swap;
 }
 
+// The gateway leaves "succeeded" out if it is false.
+Result<bool> decode_etcd_succeeded(const HttpAnswer& answer) {
+  Status status;
+  const Json::Value value = good(answer, status);
+  if (!status.ok()) return fail(status);
+  const Json::Value& succeeded = member(value, "succeeded");
+  if (!succeeded.isNull() && !succeeded.isBool()) return fail(broken());
+  return succeeded.isBool() && succeeded.asBool();
+}
+
 Result<bool> decode_etcd_deleted(const HttpAnswer& answer) {
   Status status;
   const Json::Value value = good(answer, status);

@@ -31,6 +31,8 @@ Result<std::string> decode_etcd_token(const HttpAnswer& answer);
 Result<std::vector<Entry>> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix);
 Result<Revision> decode_etcd_put(const HttpAnswer& answer);
 Result<Swap> decode_etcd_swap(const HttpAnswer& answer);
+// Whether the comparison of a transaction held.
+Result<bool> decode_etcd_succeeded(const HttpAnswer& answer);
 Result<bool> decode_etcd_deleted(const HttpAnswer& answer);
 Result<Lease> decode_etcd_grant(const HttpAnswer& answer);
 // False: the lease has ended.

@@ -30,6 +30,15 @@ Json::Value put_of(std::string_view key, std::string_view value, LeaseId lease) 
   return put;
 }
 
+Json::Value has_revision(std::string_view key, Revision revision) {
+  Json::Value compare;
+  compare["key"] = base64(key);
+  compare["target"] = "MOD";
+  compare["result"] = "EQUAL";
+  compare["mod_revision"] = std::to_string(revision);
+  return compare;
+}
+
 }  // namespace
 
 std::string etcd_authenticate(std::string_view user, std::string_view password) {
@@ -59,20 +68,29 @@ std::string etcd_put(std::string_view key, std::string_view value, LeaseId lease
 
 std::string etcd_compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                  LeaseId lease) {
-  Json::Value compare;
-  compare["key"] = base64(key);
-  compare["target"] = "MOD";
-  compare["result"] = "EQUAL";
-  compare["mod_revision"] = std::to_string(expected);
   Json::Value operation;
   operation["request_put"] = put_of(key, value, lease);
   Json::Value look;
   look["request_range"]["key"] = base64(key);
   look["request_range"]["keys_only"] = true;
   Json::Value txn;
-  txn["compare"].append(std::move(compare));
+  txn["compare"].append(has_revision(key, expected));
   txn["success"].append(std::move(operation));
   txn["failure"].append(std::move(look));
+  return written(txn);
+}
+
+std::string etcd_write_guarded(std::string_view guard, Revision revision, std::string_view key,
+                               const std::optional<std::string>& value) {
+  Json::Value operation;
+  if (value) {
+    operation["request_put"] = put_of(key, *value, kNoLease);
+  } else {
+    operation["request_delete_range"]["key"] = base64(key);
+  }
+  Json::Value txn;
+  txn["compare"].append(has_revision(guard, revision));
+  txn["success"].append(std::move(operation));
   return written(txn);
 }
 

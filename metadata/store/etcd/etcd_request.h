@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@ std::string etcd_list(std::string_view prefix, std::size_t max_entries);
 std::string etcd_put(std::string_view key, std::string_view value, LeaseId lease);
 std::string etcd_compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                  LeaseId lease);
+// value: nullopt removes the key.
+std::string etcd_write_guarded(std::string_view guard, Revision revision, std::string_view key,
+                               const std::optional<std::string>& value);
 std::string etcd_delete(std::string_view key);
 std::string etcd_grant(std::uint64_t ttl_s);
 std::string etcd_lease(LeaseId lease);

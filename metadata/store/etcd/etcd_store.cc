@@ -62,6 +62,15 @@ Result<Swap> EtcdStore::compare_and_set(std::string_view key, Revision expected,
   return swap;
 }
 
+Result<bool> EtcdStore::write_guarded(const Guard& guard, std::string_view key,
+                                      const std::optional<std::string>& value,
+                                      std::uint64_t deadline_ns) {
+  if (Status status = check_guarded(guard, key, value); !status.ok()) return fail(status);
+  return ask<bool>(Repeatable::kYes, "/v3/kv/txn",
+                   etcd_write_guarded(full(guard.key), guard.revision, full(key), value),
+                   deadline_ns, decode_etcd_succeeded);
+}
+
 Status EtcdStore::remove(std::string_view key, std::uint64_t deadline_ns) {
   if (Status status = check_key(key); !status.ok()) return status;
   const auto deleted = ask<bool>(Repeatable::kNo, "/v3/kv/deleterange", etcd_delete(full(key)),

@@ -99,6 +99,11 @@ Result<Swap> HttpStore::compare_and_set(std::string_view, Revision, std::string_
   return fail(lacks("compare-and-set"));
 }
 
+Result<bool> HttpStore::write_guarded(const Guard&, std::string_view,
+                                      const std::optional<std::string>&, std::uint64_t) {
+  return fail(lacks("guarded writes"));
+}
+
 Result<std::vector<Entry>> HttpStore::list(std::string_view, std::uint64_t) {
   return fail(lacks("lists"));
 }

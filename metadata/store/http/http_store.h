@@ -28,6 +28,9 @@ class HttpStore final : public ClusterStore {
                        std::uint64_t deadline_ns) override;
   Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
                                LeaseId lease, std::uint64_t deadline_ns) override;
+  Result<bool> write_guarded(const Guard& guard, std::string_view key,
+                             const std::optional<std::string>& value,
+                             std::uint64_t deadline_ns) override;
   Status remove(std::string_view key, std::uint64_t deadline_ns) override;
   Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) override;
   Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;

@@ -5,6 +5,22 @@
 
 namespace mc::metadata {
 
+Revision MemoryState::revision_of(std::string_view key) const {
+  const auto found = entries_.find(key);
+  return found != entries_.end() ? found->second.revision : 0;
+}
+
+void MemoryState::set(std::string_view key, std::string_view value, LeaseId lease) {
+  auto found = entries_.find(key);
+  if (found == entries_.end()) found = entries_.emplace(std::string(key), Held{}).first;
+  Held& held = found->second;
+  if (const auto old = leases_.find(held.lease); old != leases_.end()) {
+    old->second.keys.erase(found->first);
+  }
+  if (lease != kNoLease) leases_.at(lease).keys.insert(found->first);
+  held = {std::string(value), ++revision_, lease};
+}
+
 void MemoryState::drop(Entries::iterator entry) {
   if (const auto term = leases_.find(entry->second.lease); term != leases_.end()) {
     term->second.keys.erase(entry->first);
@@ -41,17 +57,23 @@ std::optional<Swap> MemoryState::write(std::string_view key, std::string_view va
   const MutexLock lock(mutex_);
   end_leases();
   if (lease != kNoLease && !leases_.contains(lease)) return std::nullopt;
-  auto found = entries_.find(key);
-  const Revision there = found != entries_.end() ? found->second.revision : 0;
+  const Revision there = revision_of(key);
   if (expected && *expected != there) return Swap{false, there};
-  if (found == entries_.end()) found = entries_.emplace(std::string(key), Held{}).first;
-  Held& held = found->second;
-  if (const auto old = leases_.find(held.lease); old != leases_.end()) {
-    old->second.keys.erase(found->first);
-  }
-  if (lease != kNoLease) leases_.at(lease).keys.insert(found->first);
-  held = {std::string(value), ++revision_, lease};
+  set(key, value, lease);
   return Swap{true, revision_};
+}
+
+bool MemoryState::write_guarded(std::string_view guard_key, Revision guard_revision,
+                                std::string_view key, const std::optional<std::string>& value) {
+  const MutexLock lock(mutex_);
+  end_leases();
+  if (revision_of(guard_key) != guard_revision) return false;
+  if (value) {
+    set(key, *value, kNoLease);
+  } else if (const auto found = entries_.find(key); found != entries_.end()) {
+    drop(found);
+  }
+  return true;
 }
 
 bool MemoryState::remove(std::string_view key) {

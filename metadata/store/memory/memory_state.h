@@ -33,6 +33,9 @@ class MemoryState {
   // nullopt: the lease does not exist. expected: nullopt writes unconditionally.
   std::optional<Swap> write(std::string_view key, std::string_view value, LeaseId lease,
                             std::optional<Revision> expected);
+  // As ClusterStore::write_guarded().
+  bool write_guarded(std::string_view guard_key, Revision guard_revision, std::string_view key,
+                     const std::optional<std::string>& value);
   // False: the key is absent.
   bool remove(std::string_view key);
   // nullopt: more than the contract's limits.
@@ -55,6 +58,8 @@ class MemoryState {
   };
   using Entries = std::map<std::string, Held, std::less<>>;
 
+  Revision revision_of(std::string_view key) const MC_REQUIRES(mutex_);  // 0: the key is absent
+  void set(std::string_view key, std::string_view value, LeaseId lease) MC_REQUIRES(mutex_);
   void end_leases() MC_REQUIRES(mutex_);
   void end_lease(std::map<LeaseId, Term>::iterator term) MC_REQUIRES(mutex_);
   void drop(Entries::iterator entry) MC_REQUIRES(mutex_);

@@ -43,6 +43,12 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, Revision expecte
   return *swap;
 }
 
+Result<bool> MemoryStore::write_guarded(const Guard& guard, std::string_view key,
+                                        const std::optional<std::string>& value, std::uint64_t) {
+  if (Status status = check_guarded(guard, key, value); !status.ok()) return fail(status);
+  return state_->write_guarded(full(guard.key), guard.revision, full(key), value);
+}
+
 Status MemoryStore::remove(std::string_view key, std::uint64_t) {
   if (Status status = check_key(key); !status.ok()) return status;
   if (!state_->remove(full(key))) return {MC_NOT_FOUND, no_such_key(key)};

@@ -117,6 +117,17 @@ Result<std::uint64_t> decode_redis_number(const Reply& reply) {
   return number;
 }
 
+Result<RedisReplication> decode_redis_replication(const Reply& reply) {
+  constexpr std::string_view kReplicas = "\nconnected_slaves:";
+  const std::size_t at = reply.text.find(kReplicas);
+  if (reply.kind != Kind::kText || at == std::string::npos) return fail(decode_redis_error(reply));
+  RedisReplication found;
+  const char* const number = reply.text.data() + at + kReplicas.size();
+  std::from_chars(number, reply.text.data() + reply.text.size(), found.replicas);
+  found.demands_replicas = reply.text.find("\nmin_slaves_good_slaves:") != std::string::npos;
+  return found;
+}
+
 Result<Endpoint> decode_redis_master(const Reply& reply) {
   if (reply.kind == Kind::kNil) {
     return fail(MC_NOT_FOUND,

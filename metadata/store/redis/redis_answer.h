@@ -5,6 +5,7 @@
 // Trusts: nothing. Any reply becomes a value or an error.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ Result<Swap> decode_redis_swap(const Reply& reply);
 // Too many entries: MC_TOO_LARGE, without text.
 Result<std::vector<Entry>> decode_redis_listing(const Reply& reply);
 Result<std::uint64_t> decode_redis_number(const Reply& reply);
+
+// Of INFO replication.
+struct RedisReplication {
+  std::uint64_t replicas = 0;     // connected now
+  bool demands_replicas = false;  // min-replicas-to-write and min-replicas-max-lag are not 0
+};
+Result<RedisReplication> decode_redis_replication(const Reply& reply);
 
 // MC_NOT_FOUND: the sentinel does not know the name.
 Result<Endpoint> decode_redis_master(const Reply& reply);

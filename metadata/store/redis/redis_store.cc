@@ -20,7 +20,7 @@ local ttls = base .. 'ttl'
 -- A first write that changes nothing: a replica refuses it, so that nobody reads old state there.
 -- What needs room begins with one that a full server refuses too; after a script's first write
 -- Redis refuses nothing, so nothing is ever half done.
-if op == 'write' or op == 'grant' then
+if op == 'write' or op == 'guarded write' or op == 'grant' then
   redis.call('HSETNX', meta, 'revision', '0')
 else
   redis.call('PERSIST', meta)
@@ -54,6 +54,14 @@ local function drop(key)
   redis.call('ZREM', names, key)
 end
 
+local function set(key, value, lease)
+  change()
+  leave_lease(key)
+  if lease ~= '0' then redis.call('SADD', keys_of(lease), key) end
+  redis.call('HSET', entry(key), 'v', value, 'r', text(revision), 'l', lease)
+  redis.call('ZADD', names, 0, key)
+end
+
 local function end_lease(id)
   for _, key in ipairs(redis.call('SMEMBERS', keys_of(id))) do drop(key) end
   redis.call('DEL', keys_of(id))
@@ -73,12 +81,18 @@ elseif op == 'write' then
   if lease ~= '0' and not redis.call('ZSCORE', leases, lease) then return {} end
   local there = redis.call('HGET', entry(key), 'r') or '0'
   if expected ~= '' and expected ~= there then return {'0', there} end
-  change()
-  leave_lease(key)
-  if lease ~= '0' then redis.call('SADD', keys_of(lease), key) end
-  redis.call('HSET', entry(key), 'v', value, 'r', text(revision), 'l', lease)
-  redis.call('ZADD', names, 0, key)
+  set(key, value, lease)
   return {'1', text(revision)}
+
+elseif op == 'guarded write' or op == 'guarded remove' then
+  local guard, expected, key, value = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  if (redis.call('HGET', entry(guard), 'r') or '0') ~= expected then return '0' end
+  if op == 'guarded write' then
+    set(key, value, '0')
+  elseif redis.call('HGET', entry(key), 'r') then
+    drop(key)
+  end
+  return '1'
 
 elseif op == 'remove' then
   if not redis.call('HGET', entry(ARGV[2]), 'r') then return '0' end
@@ -211,6 +225,49 @@ Result<Swap> RedisStore::compare_and_set(std::string_view key, Revision expected
                                          std::string_view value, LeaseId lease,
                                          std::uint64_t deadline_ns) {
   return write(key, value, lease, std::to_string(expected), deadline_ns);
+}
+
+Result<bool> RedisStore::write_guarded(const Guard& guard, std::string_view key,
+                                       const std::optional<std::string>& value,
+                                       std::uint64_t deadline_ns) {
+  if (Status status = check_guarded(guard, key, value); !status.ok()) return fail(status);
+  const std::string revision = std::to_string(guard.revision);
+  std::vector<std::string_view> words = {value ? "guarded write" : "guarded remove", guard.key,
+                                         revision, key};
+  if (value) words.push_back(*value);
+  const auto reply = run(Repeatable::kYes, words, deadline_ns);
+  if (!reply) return fail(reply.error());
+  const auto held = decode_redis_number(*reply);
+  if (!held) return fail(held.error());
+  return *held == 1;
+}
+
+Result<std::string> RedisStore::risk_of_loss(std::uint64_t deadline_ns) {
+  const auto attempt = [&](std::uint64_t until_ns) -> Result<Reply> {
+    auto line = locator_->take(until_ns);
+    if (!line) return fail(line.error());
+    auto reply = line->connection.call({"INFO", "replication"}, until_ns);
+    if (reply) locator_->give_back(*std::move(line));
+    return reply;
+  };
+  const auto reply = until_deadline<Reply>(name_, true, deadline_ns, attempt);
+  if (!reply) return fail(reply.error());
+  const auto found = decode_redis_replication(*reply);
+  if (!found && found.error().code() == MC_PERMISSION_DENIED) {
+    return name_ + ": the user may not run INFO, so the server's replication is unknown";
+  }
+  if (!found) return fail(found.error());
+  if (found->demands_replicas) return std::string();
+  if (found->replicas == 0) {
+    return name_ +
+           ": no replica. If this server loses its data, removals that absent hosts missed are "
+           "forgotten, and the removed objects come back with the hosts";
+  }
+  return fail(MC_INVALID_ARGUMENT,
+              name_ +
+                  ": the server has replicas, and min-replicas-to-write is 0: a server that is cut "
+                  "off from its replicas takes writes that the next one lacks. Run "
+                  "'redis-cli config set min-replicas-to-write 1' on all servers of the set");
 }
 
 Status RedisStore::remove(std::string_view key, std::uint64_t deadline_ns) {

@@ -2,6 +2,7 @@
 //
 // The promises of every cluster store: values, revisions, compare-and-set, leases, lists.
 #include <atomic>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -99,12 +100,44 @@ TEST_P(ClusterStoreTest, ClustersDoNotSeeEachOther) {
   }
 }
 
+TEST_P(ClusterStoreTest, AGuardedWriteNeedsTheRevisionOfItsGuard) {
+  const auto store = open();
+  MC_NEEDS(store, compare_and_set);
+  const auto lease = store->grant_lease(60000, soon());
+  const metadata::Guard guard{"lock", *store->put("lock", "me", lease->id, soon())};
+  const auto write = [&](const metadata::Guard& by, const std::optional<std::string>& value) {
+    const auto written = store->write_guarded(by, "a", value, soon());
+    EXPECT_TRUE(written.has_value()) << written.error().to_string();
+    return written && *written;
+  };
+  EXPECT_TRUE(write(guard, std::nullopt));
+  EXPECT_TRUE(write(guard, "1"));
+  EXPECT_TRUE(write(guard, "2"));
+  EXPECT_EQ(store->get("a", soon())->value, "2");
+  EXPECT_EQ(store->get("a", soon())->lease, kNoLease);
+  for (const metadata::Guard& other :
+       {metadata::Guard{"lock", guard.revision + 1}, metadata::Guard{"none", guard.revision}}) {
+    EXPECT_FALSE(write(other, "3"));
+    EXPECT_FALSE(write(other, std::nullopt));
+  }
+  EXPECT_EQ(store->get("a", soon())->value, "2");
+  EXPECT_TRUE(write(guard, std::nullopt));
+  EXPECT_EQ(code_of_get(*store, "a"), MC_NOT_FOUND);
+  ASSERT_TRUE(store->revoke(lease->id, soon()).ok());
+  EXPECT_FALSE(write(guard, "4"));
+  EXPECT_EQ(code_of_get(*store, "a"), MC_NOT_FOUND);
+  EXPECT_EQ(store->write_guarded(guard, "a b", "1", soon()).error().code(), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(store->write_guarded({"a b", 1}, "a", "1", soon()).error().code(), MC_INVALID_ARGUMENT);
+}
+
 TEST_P(ClusterStoreTest, WhatIsLackingIsRefusedByName) {
   const auto store = open();
   const auto can = store->capabilities();
   const auto refused = [](const Status& status) { return status.code() == MC_UNSUPPORTED; };
   const auto swap = store->compare_and_set("a", 0, "1", kNoLease, soon());
   EXPECT_EQ(can.compare_and_set, swap.has_value() || !refused(swap.error()));
+  const auto guarded = store->write_guarded({"lock", 1}, "a", "1", soon());
+  EXPECT_EQ(can.compare_and_set, guarded.has_value() || !refused(guarded.error()));
   const auto listing = store->list("", soon());
   EXPECT_EQ(can.list, listing.has_value() || !refused(listing.error()));
   const auto lease = store->grant_lease(1000, soon());

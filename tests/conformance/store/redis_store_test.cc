@@ -173,6 +173,26 @@ TEST(RedisStore, FollowsItsSentinelsThroughAFailover) {
   until_holds([&] { return is_unavailable_for("sentinel=", unknown->get("a", at_once())); });
 }
 
+TEST(RedisStore, TellsHowTheServerMayLoseAcknowledgedWrites) {
+  const StoreServer master(redis_command());
+  const auto store = open_store("redis://" + master.host());
+  const auto alone = store->risk_of_loss(soon());
+  ASSERT_TRUE(alone.has_value()) << alone.error().to_string();
+  EXPECT_NE(alone->find("no replica"), std::string::npos) << *alone;
+  const StoreServer replica(redis_command());
+  make_replica(replica, master);
+  const auto lax = store->risk_of_loss(soon());
+  ASSERT_FALSE(lax.has_value());
+  EXPECT_EQ(lax.error().code(), MC_INVALID_ARGUMENT);
+  EXPECT_NE(lax.error().text().find("min-replicas-to-write 1"), std::string::npos);
+  redis_cli(master.port(), {"config", "set", "min-replicas-to-write", "1"});
+  EXPECT_EQ(*store->risk_of_loss(soon()), "");
+  redis_cli(master.port(), {"acl", "setuser", "mc", "on", ">hunter2", "~*", "+@all", "-info"});
+  const auto unknown = open_store("redis://mc:hunter2@" + master.host())->risk_of_loss(soon());
+  ASSERT_TRUE(unknown.has_value()) << unknown.error().to_string();
+  EXPECT_NE(unknown->find("may not run INFO"), std::string::npos);
+}
+
 TEST(RedisStore, NoEpochComesTwiceAfterALossOfData) {
   const StoreServer server(redis_command());
   const auto store = open_store("redis://" + server.host());

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Electors on the simulated clock, with a store that fails on the test's command.
+#include "metadata/master/elector.h"
+
+#include <gtest/gtest.h>
+
+#include "libmc/base/clock.h"
+#include "sim/sim_clock.h"
+#include "sim/sim_store.h"
+
+namespace mc::sim {
+namespace {
+
+using metadata::Elector;
+
+constexpr std::uint32_t kTtlMs = 1000;
+
+class ElectorTest : public testing::Test {
+ protected:
+  struct Master {
+    Master(StoreWorld& world, HostId host)
+        : elector(world.client(host), "host:" + std::to_string(host), kTtlMs, {},
+                  {.leading = [this](metadata::Term) { leading = true; },
+                   .lost = [this] { leading = false; },
+                   .leader = [](const std::string&) {},
+                   .trouble = [this](const Status& status) { trouble = status.code(); }},
+                  metadata::StoreCalls::kCaller) {}
+    std::uint64_t step() {
+      trouble = MC_OK;
+      return elector.step();
+    }
+
+    bool leading = false;
+    mc_status trouble = MC_OK;
+    Elector elector;
+  };
+
+  std::string value(std::string_view key) {
+    const auto found = world_.content().get(key, 0);
+    return found ? found->value : "";
+  }
+
+  Clock clock_;
+  StoreWorld world_;
+};
+
+TEST_F(ElectorTest, AWriteThatFailsIsRepeatedAndHoldsUpNoOther) {
+  Master master(world_, 0);
+  master.step();
+  ASSERT_TRUE(master.leading);
+  for (const mc_status code : {MC_NO_SPACE, MC_PERMISSION_DENIED, MC_UNSUPPORTED, MC_CORRUPT,
+                               MC_TOO_LARGE, MC_AGENT_UNAVAILABLE, MC_TIMEOUT}) {
+    SCOPED_TRACE(mc_status_name(code));
+    int stored = 0;
+    world_.set_write_error(code);
+    master.elector.save("key", mc_status_name(code), [&] { ++stored; });
+    EXPECT_LE(master.step(), now_ns() + 50 * kMs);
+    EXPECT_EQ(master.trouble, code);
+    EXPECT_TRUE(master.leading);
+    world_.set_write_error(MC_OK);
+    master.elector.save("other", mc_status_name(code), [&] { ++stored; });
+    master.step();
+    EXPECT_EQ(stored, 2);
+    EXPECT_EQ(value("key"), mc_status_name(code));
+    EXPECT_EQ(value("other"), mc_status_name(code));
+  }
+}
+
+TEST_F(ElectorTest, TheLatestOfTheValuesThatFailedIsWritten) {
+  Master master(world_, 0);
+  master.step();
+  int stored = 0;
+  world_.set_write_error(MC_NO_SPACE);
+  master.elector.save("key", "old", [&] { ++stored; });
+  master.step();
+  master.elector.save("key", "new", [&] { ++stored; });
+  world_.set_write_error(MC_OK);
+  master.step();
+  EXPECT_EQ(stored, 2);
+  EXPECT_EQ(value("key"), "new");
+  master.elector.save("key", std::nullopt, [&] { ++stored; });
+  master.elector.save("absent", std::nullopt, [&] { ++stored; });
+  master.step();
+  EXPECT_EQ(stored, 4);
+  EXPECT_FALSE(world_.content().get("key", 0).has_value());
+}
+
+TEST_F(ElectorTest, AFormerLeaderChangesNothingInTheStore) {
+  Master former(world_, 0);
+  former.step();
+  ASSERT_TRUE(former.leading);
+  // The lease ends, and another master leads, while this one stands still between two renewals.
+  const auto lock = world_.content().get(metadata::kLeaderKey, 0);
+  ASSERT_TRUE(lock && world_.content().revoke(lock->lease, 0).ok());
+  Master next(world_, 1);
+  next.step();
+  ASSERT_TRUE(next.leading);
+  next.elector.save("away/7", "1", nullptr);
+  next.step();
+  int stored = 0;
+  former.elector.save("away/7", std::nullopt, [&] { ++stored; });
+  former.elector.save("members/7", "old", [&] { ++stored; });
+  former.step();
+  EXPECT_EQ(stored, 0);
+  EXPECT_FALSE(former.leading);
+  EXPECT_EQ(value("away/7"), "1");
+  EXPECT_EQ(value("members/7"), "");
+}
+
+}  // namespace
+}  // namespace mc::sim
