@@ -9,7 +9,7 @@
 #include "ctl/replay/policy_run.h"
 #include "ctl/replay/report/summary.h"
 #include "ctl/replay/trace.h"
-#include "unit/synthetic_traces.h"
+#include "policy/synthetic_traces.h"
 
 namespace mc {
 namespace {

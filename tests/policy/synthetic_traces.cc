@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unit/synthetic_traces.h"
+#include "policy/synthetic_traces.h"
 
 #include <cmath>
 #include <map>
