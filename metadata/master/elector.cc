@@ -19,6 +19,10 @@ constexpr std::uint64_t kResignNs = 500 * kMs;
 // While the store takes no values.
 constexpr std::uint64_t kRetryEveryNs = 50 * kMs;
 constexpr std::string_view kCountKey = "share_count";
+// The distance to a heard epoch. Removal numbers begin at 4,096 times the epoch, and so above the
+// numbers of the leader that was heard.
+constexpr std::uint64_t kEpochLeap = 1u << 20;
+constexpr std::uint64_t kMaxHeardEpoch = 1ull << 62;
 
 // Writes the number if the store has none, else compares.
 Status fix_partition_count(ClusterStore& store, std::uint32_t partitions,
@@ -120,15 +124,23 @@ bool Elector::campaign() {
   }
   last_leader_ = "?";
   vacant_since_ns_ = 0;
-  epoch_ = lock_.epoch();
   valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
   return true;
 }
 
-Result<Term> Elector::read_term(std::uint64_t epoch) {
+// 0: the store has no such number.
+Result<std::uint64_t> Elector::read_number(std::string_view key, std::uint64_t deadline_ns) {
+  const auto found = store_->get(prefix_ + std::string(key), deadline_ns);
+  if (!found && found.error().code() != MC_NOT_FOUND) return fail(found.error());
+  std::uint64_t number = 0;
+  if (found)
+    std::from_chars(found->value.data(), found->value.data() + found->value.size(), number);
+  return number;
+}
+
+Result<Term> Elector::read_term() {
   const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
   Term term;
-  term.epoch = epoch;
   if (const Status status = fix_partition_count(*store_, partition_.of, deadline_ns);
       !status.ok()) {
     return fail(status);
@@ -142,13 +154,12 @@ Result<Term> Elector::read_term(std::uint64_t epoch) {
     if (!listing) return fail(listing.error());
     *entries = *std::move(listing);
   }
-  const auto removals = store_->get(prefix_ + std::string(kRemovalsKey), deadline_ns);
-  if (removals) {
-    const std::string& text = removals->value;
-    std::from_chars(text.data(), text.data() + text.size(), term.removals);
-  } else if (removals.error().code() != MC_NOT_FOUND) {
-    return fail(removals.error());
-  }
+  const auto removals = read_number(kRemovalsKey, deadline_ns);
+  if (!removals) return fail(removals.error());
+  term.removals = *removals;
+  const auto offset = read_number(kEpochOffsetKey, deadline_ns);
+  if (!offset) return fail(offset.error());
+  term.epoch = lock_.epoch() + *offset;
   return term;
 }
 
@@ -158,13 +169,14 @@ std::uint64_t Elector::stand_by() {
     saved_.clear();  // values of an earlier leadership
   }
   if (!campaign()) return now_ns() + (vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
-  auto term = read_term(lock_.epoch());
+  auto term = read_term();
   if (!term) {
     callbacks_.trouble(term.error());
     valid_until_ns_.store(0);
     static_cast<void>(lock_.resign(now_ns() + kResignNs));
     return now_ns() + kCampaignEveryNs;
   }
+  epoch_ = term->epoch;
   leading_ = true;
   renew_at_ns_ = now_ns();
   callbacks_.leading(std::move(*term));
@@ -183,11 +195,39 @@ std::uint64_t Elector::lead() {
     }
     renew_at_ns_ = now_ns() + lock_.ttl_ms() * kMs / 4;
   }
+  if (outbid_ > epoch_) return raise_epochs();
   const Written written = write_saved();
   if (written == Written::kNotLeader) return end_leadership();
   if (!gives_up()) {
     return written == Written::kAll ? renew_at_ns_
                                     : std::min(renew_at_ns_, now_ns() + kRetryEveryNs);
+  }
+  const std::uint64_t next_ns = end_leadership();
+  static_cast<void>(lock_.resign(now_ns() + kResignNs));
+  return next_ns;
+}
+
+void Elector::outbid(std::uint64_t heard) {
+  if (heard > kMaxHeardEpoch) return;
+  std::uint64_t highest = outbid_;
+  while (highest < heard && !outbid_.compare_exchange_weak(highest, heard)) continue;
+  if (thread_) thread_->wake();
+}
+
+std::uint64_t Elector::raise_epochs() {
+  const std::uint64_t heard = outbid_;
+  const auto written = store_->write_guarded(lock_.guard(), prefix_ + std::string(kEpochOffsetKey),
+                                             std::to_string(heard + kEpochLeap - lock_.epoch()),
+                                             now_ns() + lock_.ttl_ms() * kMs / 4);
+  if (!written) {
+    callbacks_.trouble(written.error());
+    return std::min(renew_at_ns_, now_ns() + kRetryEveryNs);
+  }
+  if (*written) {
+    callbacks_.trouble({MC_BUSY, "a member has heard of epoch " + std::to_string(heard) +
+                                     ", above epoch " + std::to_string(epoch_) +
+                                     " of this leader: the store has lost its data, or its clock "
+                                     "was set back. The next leader's epoch is higher"});
   }
   const std::uint64_t next_ns = end_leadership();
   static_cast<void>(lock_.resign(now_ns() + kResignNs));

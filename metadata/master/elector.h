@@ -6,8 +6,11 @@
 //   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under
 //   "removals". Keys of partition 0 have no prefix, as before partitions existed. Keys of partition
 //   3 lie below "shares/3/". The cluster's number of partitions is under "share_count".
+// Epochs: a leader's epoch is the revision of its lock plus "epoch_offset". A store that was emptied,
+//   or whose clock was set back, gives revisions below epochs that members have heard. The leader
+//   then raises the offset and is elected anew (outbid()).
 //
-//     stand by ──campaign() won, term read──► lead ──lease lost, or the roster gives up──► stand by
+//     stand by ──campaign() won, term read──► lead ──lease lost, outbid, or the roster gives up──► stand by
 //
 // Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
 //   save() and leads() from any thread.
@@ -38,6 +41,7 @@ inline constexpr std::string_view kAwayPrefix = "away/";
 inline constexpr std::string_view kRemovedPrefix = "removed/";
 inline constexpr std::string_view kPatternsPrefix = "patterns/";
 inline constexpr std::string_view kRemovalsKey = "removals";
+inline constexpr std::string_view kEpochOffsetKey = "epoch_offset";
 
 // The state that a new leader finds in the store.
 struct Term {
@@ -84,6 +88,9 @@ class Elector {
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
+  // A member has heard of a leader with an epoch above this leader's. If this process still leads, the
+  // next leader, perhaps this process, has a higher epoch. Any thread.
+  void outbid(std::uint64_t heard);
   // nullopt removes the key. The elector writes soon, while this process leads, and again after each
   // failure. Then the elector's thread calls done, if any. The store has this value or a later value
   // by then. After the end of the leadership done is not called.
@@ -93,11 +100,13 @@ class Elector {
   std::uint64_t stand_by();
   std::uint64_t lead();
   std::uint64_t end_leadership();
+  std::uint64_t raise_epochs();
   bool campaign();
   bool may_try(std::uint64_t deadline_ns);
   void tell_leader(const std::string& leader);
   [[nodiscard]] bool gives_up();
-  Result<Term> read_term(std::uint64_t epoch);
+  Result<Term> read_term();
+  Result<std::uint64_t> read_number(std::string_view key, std::uint64_t deadline_ns);
   struct Saved {
     std::optional<std::string> value;
     std::vector<std::function<void()>> done;
@@ -114,6 +123,7 @@ class Elector {
   const Callbacks callbacks_;
   LeaderLock lock_;
   std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> outbid_{0};  // the highest epoch that members have heard
   std::atomic<std::uint64_t> valid_until_ns_{0};
   std::string last_leader_ = "?";
   std::uint64_t vacant_since_ns_ = 0;  // 0: a master leads

@@ -230,9 +230,9 @@ void Master::attend(rpc::Link& link, const rpc::Request& request) {
                   "this cluster has " + std::to_string(partitions) +
                       " partitions; ask partition 0 for their number");
   }
-  const PartitionMaster& partition_master = *partition_masters_[wanted.partition];
-  if (!partition_master.leads())
-    return partition_masters_[wanted.partition]->on_request(link, request);
+  PartitionMaster& partition_master = *partition_masters_[wanted.partition];
+  if (!partition_master.leads()) return partition_master.on_request(link, request);
+  if (request.epoch > partition_master.epoch()) partition_master.outbid(request.epoch);
   Attending& attending = links_[&link];
   attending.partition = wanted.partition;
   attending.said = true;

@@ -48,6 +48,11 @@ bool PartitionMaster::leads() const {
   return leader_state_ != nullptr && elector_->leads(leader_state_->epoch());
 }
 
+void PartitionMaster::outbid(std::uint64_t heard) {
+  elector_->outbid(heard);
+  elector_due_ns_ = 0;
+}
+
 void PartitionMaster::begin(const Term& term) {
   spdlog::info("event=leading partition={} epoch={} members_known={}", partition_, term.epoch,
                term.members.size());

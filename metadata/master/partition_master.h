@@ -40,6 +40,8 @@ class PartitionMaster {
 
   [[nodiscard]] bool leads() const;
   // 0: this master does not lead.
+  // As Elector::outbid().
+  void outbid(std::uint64_t heard);
   [[nodiscard]] std::uint64_t epoch() const {
     return leader_state_ == nullptr ? 0 : leader_state_->epoch();
   }

@@ -8,7 +8,7 @@
 // timeout_ms of a request: how long the sender still waits. After this time the answer may be
 // MC_TIMEOUT.
 // epoch of an answer or of a master's request: the epoch of the leader that sends the frame, or 0
-// if no leader sends the frame.
+// if no leader sends the frame. epoch of a member's Attend: the highest epoch that the member has heard.
 // status of an answer: 0 means success and the body is the method's answer; otherwise the body is a
 // Refusal.
 // Threads: values.

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -16,6 +17,7 @@
 #include "master/master_host.h"
 #include "master/rpc_ends.h"
 #include "metadata/master/master_options.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/wire/codec.h"
 
 namespace mc::metadata {
@@ -434,6 +436,25 @@ TEST(MasterProcess, ARedisWhoseReplicasMayLackWritesIsRefused) {
   EXPECT_EQ(run().first, 0);
 }
 
+// A wiped etcd begins its revisions at 1.
+TEST(MasterProcess, AWipedEtcdIsFollowedByAHigherEpoch) {
+  conformance::StoreServer etcd(conformance::etcd_command());
+  const std::string store = "etcd://" + etcd.host();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE((*open_cluster_store(store, "default"))->put("k", "v", kNoLease, soon()));
+  }
+  const MasterProcess master({"--store", store});
+  HoldingAgent agent(to({master.address()}), 1);
+  agent.put(names("k", 3));
+  const std::uint64_t before = agent.client().epoch();
+  etcd.kill_hard();
+  std::filesystem::remove_all(etcd.directory() + "/data");
+  etcd.start();
+  EXPECT_TRUE(until([&] { return agent.client().epoch() > before; }));
+  ASSERT_TRUE(agent.until_ready());
+  EXPECT_EQ(found(*tool(to({master.address()})), names("k", 3), 20'000), 3u);
+}
+
 TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   const auto open =
       run_master_once({"--listen", "0.0.0.0:" + std::to_string(conformance::free_port())});
@@ -576,10 +597,11 @@ TEST_F(MasterPair, AResumedFormerLeaderIsNotBelieved) {
   EXPECT_EQ(found(*slow, {"k"}, 20'000), 1u);
 }
 
-// The leaders of two separate clusters. The earlier leader's epoch is lower, like the epoch of a
-// leader that was cut off before the next election.
+// The leaders of two separate clusters. The earlier leader's epoch is lower, and the full store keeps
+// this leader from a higher one.
 TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
-  MasterProcess stale({});
+  const conformance::StoreServer redis(conformance::redis_command());
+  MasterProcess stale({"--store", "redis://" + redis.host()});
   const auto first = tool(to({stale.address()}));
   const std::uint64_t stale_epoch = (stats(*first), first->epoch());
   MasterProcess leader({});
@@ -589,6 +611,7 @@ TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   ASSERT_GT(stats(*client).links, 0u);
   const std::uint64_t epoch = client->epoch();
   ASSERT_GT(epoch, stale_epoch);
+  conformance::redis_cli(redis.port(), {"config", "set", "maxmemory", "1"});
   leader.kill_hard();
   std::atomic<int> answered{0};
   for (int i = 0; i < 20; ++i) {

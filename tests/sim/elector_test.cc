@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "libmc/base/clock.h"
+#include "sim/fleet_fixture.h"
 #include "sim/sim_clock.h"
 #include "sim/sim_store.h"
 
@@ -21,7 +22,11 @@ class ElectorTest : public testing::Test {
   struct Master {
     Master(StoreWorld& world, HostId host)
         : elector(world.client(host), "host:" + std::to_string(host), kTtlMs, {},
-                  {.leading = [this](metadata::Term) { leading = true; },
+                  {.leading =
+                       [this](const metadata::Term& term) {
+                         leading = true;
+                         epoch = term.epoch;
+                       },
                    .lost = [this] { leading = false; },
                    .leader = [](const std::string&) {},
                    .trouble = [this](const Status& status) { trouble = status.code(); }},
@@ -32,6 +37,7 @@ class ElectorTest : public testing::Test {
     }
 
     bool leading = false;
+    std::uint64_t epoch = 0;
     mc_status trouble = MC_OK;
     Elector elector;
   };
@@ -106,6 +112,58 @@ TEST_F(ElectorTest, AFormerLeaderChangesNothingInTheStore) {
   EXPECT_FALSE(former.leading);
   EXPECT_EQ(value("away/7"), "1");
   EXPECT_EQ(value("members/7"), "");
+}
+
+TEST_F(ElectorTest, ALeaderWhoseMembersHaveHeardOfAHigherEpochIsElectedAnewAboveIt) {
+  Master master(world_, 0);
+  master.step();
+  const std::uint64_t first = master.epoch;
+  master.elector.outbid(first);
+  master.step();
+  EXPECT_EQ(master.epoch, first) << "as high is high enough";
+  const std::uint64_t heard = first + 1'000'000'000;
+  world_.set_write_error(MC_NO_SPACE);
+  master.elector.outbid(heard);
+  master.step();
+  EXPECT_TRUE(master.leading);
+  world_.set_write_error(MC_OK);
+  master.step();
+  EXPECT_FALSE(master.leading);
+  master.step();
+  EXPECT_TRUE(master.leading);
+  EXPECT_GT(master.epoch, heard);
+  EXPECT_TRUE(master.elector.leads(master.epoch));
+  // The next leader of another process is above that epoch.
+  const auto lock = world_.content().get(metadata::kLeaderKey, 0);
+  ASSERT_TRUE(lock && world_.content().revoke(lock->lease, 0).ok());
+  Master next(world_, 1);
+  next.step();
+  EXPECT_GT(next.epoch, master.epoch);
+  // A leader that stood still meanwhile changes nothing.
+  master.elector.outbid(next.epoch);
+  master.step();
+  EXPECT_FALSE(master.leading);
+  next.step();
+  EXPECT_TRUE(next.leading);
+  next.elector.outbid(UINT64_MAX);
+  next.step();
+  EXPECT_TRUE(next.leading) << "no leader has such an epoch";
+}
+
+using Epochs = FleetTest;
+
+// An emptied store begins its revisions at the clock, and the clock was set back.
+TEST_F(Epochs, AfterAClockThatWasSetBackTheNextLeaderIsBelieved) {
+  put_on_all("key");
+  const std::uint64_t before = fleet_.master().epoch(0);
+  fleet_.master().stop();
+  fleet_.store().lose(1);
+  fleet_.master().start();
+  turn_for(5'000 * kMs);
+  EXPECT_GT(fleet_.master().epoch(0), before);
+  EXPECT_TRUE(writer().ready() && other().ready() && third().ready());
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "key")), MC_OK);
+  EXPECT_FALSE(holds(other(), "key") || holds(third(), "key"));
 }
 
 }  // namespace

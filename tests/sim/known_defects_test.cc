@@ -21,17 +21,6 @@ TEST_F(KnownDefects, AStoreThatIsSilentForASecondMakesObjectsOfOthersUnknown) {
   EXPECT_EQ(read(third(), "key"), MC_OK);
 }
 
-// An emptied store begins its revisions at the clock. If the clock was set back, agents refuse the lower
-// epochs of all later leaders.
-TEST_F(KnownDefects, AfterAClockThatWasSetBackNoLeaderIsBelieved) {
-  fleet_.master().stop();
-  fleet_.store().lose(1);
-  fleet_.master().start();
-  turn_for(5'000 * kMs);
-  EXPECT_NE(fleet_.master().epoch(0), 0u) << "the master leads";
-  EXPECT_FALSE(writer().ready()) << "wanted: ready";
-}
-
 class KnownDefectsOfPartitions : public FleetTest {
  protected:
   KnownDefectsOfPartitions() : FleetTest({.partitions = 2, .masters = 2}) {}

@@ -217,6 +217,14 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   if (answer.epoch == 0 && answer.status != 0) return true;
   if (!fence_.accept(answer.epoch)) {
     ++refused_epochs_;
+    if (member_ != nullptr && std::exchange(refused_epoch_, answer.epoch) != answer.epoch) {
+      member_->on_unreachable(
+          {MC_BUSY, "the master at " + leader_ + " leads with epoch " +
+                        std::to_string(answer.epoch) + ", and this host has heard of epoch " +
+                        std::to_string(fence_.highest()) +
+                        ": a former leader, or the cluster store has lost its data. A leader "
+                        "takes a higher epoch as soon as it hears of this"});
+    }
     lose({MC_CLOSED, "the answer came from a former leader"});
     return false;
   }
@@ -459,8 +467,8 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
 void MasterClient::attend() {
   link_->call(
       static_cast<std::uint8_t>(Method::kAttend),
-      wire::encoded(wire::Attend{options_.partition, options_.partitions}), now_ns() + kStepNs, 0,
-      [this, generation = generation_](const Result<rpc::Answer>& answer) {
+      wire::encoded(wire::Attend{options_.partition, options_.partitions}), now_ns() + kStepNs,
+      fence_.highest(), [this, generation = generation_](const Result<rpc::Answer>& answer) {
         if (generation != generation_ || (answer && !believe(*answer))) return;
         wire::AttendAnswer heard;
         // A master that predates partitions has all keys.

@@ -263,6 +263,7 @@ class MasterClient final : rpc::LinkHandler {
   std::atomic<std::uint64_t> refused_up_to_{0};
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> refused_epochs_{0};
+  std::uint64_t refused_epoch_ = 0;  // the last one
   std::atomic<bool> ready_{false};
   std::thread thread_;
 };
