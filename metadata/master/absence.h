@@ -13,8 +13,8 @@
 //
 // A member is away if it is gone, has no link, has not reported all objects that it holds, or has
 // not carried out a removal by pattern in time.
-// A store that fails is asked again until it has the note. Who waits for a note hears after a second
-// that the store does not have the note yet.
+// A note that the store refuses is written again until the store has the note. A removal waits for
+// the note for a second at most.
 // Threads: the master's loop.
 // Owns: the list of absent members (at most 4,096 of them gone), at most 4,096 removals, and the
 //   ids of the stored patterns.

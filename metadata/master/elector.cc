@@ -133,8 +133,9 @@ Result<std::uint64_t> Elector::read_number(std::string_view key, std::uint64_t d
   const auto found = store_->get(prefix_ + std::string(key), deadline_ns);
   if (!found && found.error().code() != MC_NOT_FOUND) return fail(found.error());
   std::uint64_t number = 0;
-  if (found)
-    std::from_chars(found->value.data(), found->value.data() + found->value.size(), number);
+  if (!found) return number;
+  const std::string& text = found->value;
+  std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
@@ -195,9 +196,9 @@ std::uint64_t Elector::lead() {
     }
     renew_at_ns_ = now_ns() + lock_.ttl_ms() * kMs / 4;
   }
-  if (outbid_ > epoch_) return raise_epochs();
   const Written written = write_saved();
   if (written == Written::kNotLeader) return end_leadership();
+  if (outbid_ > epoch_) return raise_epochs();
   if (!gives_up()) {
     return written == Written::kAll ? renew_at_ns_
                                     : std::min(renew_at_ns_, now_ns() + kRetryEveryNs);

@@ -6,7 +6,7 @@
 //   under "away/", "removed/" and "patterns/" (absence.h), and the highest removal number under
 //   "removals". Keys of partition 0 have no prefix, as before partitions existed. Keys of partition
 //   3 lie below "shares/3/". The cluster's number of partitions is under "share_count".
-// Epochs: a leader's epoch is the revision of its lock plus "epoch_offset". A store that was emptied,
+// Epochs: an epoch is the revision of the leader's lock plus "epoch_offset". A store that was emptied,
 //   or whose clock was set back, gives revisions below epochs that members have heard. The leader
 //   then raises the offset and is elected anew (outbid()).
 //

@@ -612,7 +612,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
       drop(batch_answer_.drops, 0,
            [this, drops = batch_answer_.drops, weak = link.weak_from_this(), id = request.id,
             result] {
-             // A host that comes back with the replaced version finds the newer one, noted or not.
+             // Also without a note, the replaced version of a returning host yields to the newer version.
              absence_.removed(drops, [this, weak, id, result](bool) {
                if (const auto asker = weak.lock()) answer(*asker, id, result);
              });

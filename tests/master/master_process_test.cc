@@ -436,7 +436,7 @@ TEST(MasterProcess, ARedisWhoseReplicasMayLackWritesIsRefused) {
   EXPECT_EQ(run().first, 0);
 }
 
-// A wiped etcd begins its revisions at 1.
+// The revisions of a wiped etcd begin at 1.
 TEST(MasterProcess, AWipedEtcdIsFollowedByAHigherEpoch) {
   conformance::StoreServer etcd(conformance::etcd_command());
   const std::string store = "etcd://" + etcd.host();
@@ -597,8 +597,8 @@ TEST_F(MasterPair, AResumedFormerLeaderIsNotBelieved) {
   EXPECT_EQ(found(*slow, {"k"}, 20'000), 1u);
 }
 
-// The leaders of two separate clusters. The earlier leader's epoch is lower, and the full store keeps
-// this leader from a higher one.
+// The leaders of two separate clusters. The earlier leader's epoch is lower, and the full store
+// prevents a higher epoch.
 TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   const conformance::StoreServer redis(conformance::redis_command());
   MasterProcess stale({"--store", "redis://" + redis.host()});

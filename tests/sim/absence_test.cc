@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(, AbsenceWithAStoreThatFails,
                                          MC_TIMEOUT),
                          [](const auto& code) { return mc_status_name(code.param); });
 
-// The removal ends and says that it may not last. The note reaches the store later.
+// The removal ends with MC_TIMEOUT: the object may come back. The note reaches the store later.
 TEST_P(AbsenceWithAStoreThatFails, ARemovalEndsAndLaterOnesSucceed) {
   put_on_all("first");
   put_on_all("later");

@@ -96,7 +96,7 @@ TEST_F(ElectorTest, AFormerLeaderChangesNothingInTheStore) {
   Master former(world_, 0);
   former.step();
   ASSERT_TRUE(former.leading);
-  // The lease ends, and another master leads, while this one stands still between two renewals.
+  // The lease ends, and another master leads, while the former leader stands still between two renewals.
   const auto lock = world_.content().get(metadata::kLeaderKey, 0);
   ASSERT_TRUE(lock && world_.content().revoke(lock->lease, 0).ok());
   Master next(world_, 1);
@@ -152,7 +152,7 @@ TEST_F(ElectorTest, ALeaderWhoseMembersHaveHeardOfAHigherEpochIsElectedAnewAbove
 
 using Epochs = FleetTest;
 
-// An emptied store begins its revisions at the clock, and the clock was set back.
+// Revisions of an emptied store begin at the clock, and the clock was set back.
 TEST_F(Epochs, AfterAClockThatWasSetBackTheNextLeaderIsBelieved) {
   put_on_all("key");
   const std::uint64_t before = fleet_.master().epoch(0);

@@ -233,7 +233,7 @@ Result<Swap> decode_etcd_swap(const HttpAnswer& answer) {
   return swap;
 }
 
-// The gateway leaves "succeeded" out if it is false.
+// The gateway leaves out "succeeded" in place of false.
 Result<bool> decode_etcd_succeeded(const HttpAnswer& answer) {
   Status status;
   const Json::Value value = good(answer, status);

@@ -261,7 +261,7 @@ def test_without_a_key_the_processes_of_the_masters_host_share_a_pool(hosts, key
 
 
 def test_containers_of_a_host_may_share_the_runtime_directory(tmp_path, hosts, key):
-    """Each container has namespaces of its own; the agent runs in the first one's."""
+    """Containers have separate namespaces; the agent runs in those of the first container."""
     with contextlib.ExitStack() as stack:
         made = stack.enter_context(connected_hosts("10.78.0.1", "10.78.0.2", "10.78.0.3"))
         cluster_key = hosts[0].environment["MC_CLUSTER_KEY_FILE"]

@@ -134,7 +134,7 @@ def store(environment, master):
 
 @contextlib.contextmanager
 def serving(port, *words):
-    """A server on a port of loopback, once it accepts connections."""
+    """A server on a port of loopback that accepts connections."""
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def accepts():

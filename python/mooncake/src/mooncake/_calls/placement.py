@@ -103,7 +103,7 @@ class PlacementCalls(ByteCalls):
         return here
 
     def _clear_there(self, node: int, keys: list[str]) -> list[str]:
-        """As _clear_here(), of another host. A host drops its copy at the end of a move."""
+        """As _clear_here(), of another host. A move ends with the drop of the source's copy."""
         nodes = self._client.ask({"verb": "nodes"})["nodes"]
         address = next((one["address"] for one in nodes if int(one["node"]) == node), None)
         cleared, alone = [], []
