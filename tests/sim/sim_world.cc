@@ -27,6 +27,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       drain_random_(seed ^ 0x99),
       pause_random_(seed ^ 0xbb),
       choice_random_(seed ^ 0xdd),
+      store_random_(seed ^ 0xff),
       history_(seed),
       links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);
@@ -56,6 +57,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     faults_.store_losses = faults_.outages && random_.chance(0.6);
   }
   faults_.master_pauses = !calm && master_count > 1 && pause_random_.chance(0.5);
+  faults_.store_failures = !calm && store_random_.chance(0.4);
   faults_.small_pools = random_.chance(0.2);
   faults_.choices = choice_random_.chance(0.5);
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
@@ -273,6 +275,11 @@ void SimWorld::schedule_faults() {
       pause_a_master(kJoinedNs + pause_random_.between(0, 2'500) * kMs);
     }
   }
+  if (faults_.store_failures) {
+    for (std::uint64_t left = store_random_.between(1, 3); left > 0; --left) {
+      fail_the_store(kJoinedNs + store_random_.between(0, 2'500) * kMs);
+    }
+  }
   if (!bugs_.memory_flips_bits) return;
   later(kJoinedNs + 1'000 * kMs, [this] {
     for (const auto& node : nodes_) {
@@ -297,6 +304,42 @@ void SimWorld::pause_a_master(std::uint64_t at_ns) {
          std::to_string(until_ns / 1000) + " us");
     masters_[which]->stand_until(until_ns);
   });
+}
+
+void SimWorld::fail_the_store(std::uint64_t at_ns) {
+  constexpr mc_status kCodes[] = {MC_NO_SPACE,
+                                  MC_PERMISSION_DENIED,
+                                  MC_UNSUPPORTED,
+                                  MC_CORRUPT,
+                                  MC_TOO_LARGE,
+                                  metadata::kOutcomeUnknown,
+                                  metadata::kStoreUnavailable};
+  const std::uint64_t until_ns = at_ns + store_random_.between(50, 2'000) * kMs;
+  history_.disturbed(at_ns, until_ns + kTakeOverNs);
+  if (store_random_.chance(0.5)) {
+    const mc_status code = kCodes[store_random_.next() % std::size(kCodes)];
+    later(at_ns, [this, code] {
+      tell(std::string("the store refuses writes: ") + mc_status_name(code));
+      store_.set_write_error(code);
+    });
+    later(until_ns, [this] {
+      tell("the store takes writes");
+      store_.set_write_error(MC_OK);
+    });
+    return;
+  }
+  const std::uint64_t which = store_random_.next() % (masters_.size() + 1);  // the last: all
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    if (which != i && which != masters_.size()) continue;
+    later(at_ns, [this, i] {
+      tell("master " + std::to_string(i + 1) + " cannot reach the store");
+      store_.set_reachable(masters_[i]->host(), false);
+    });
+    later(until_ns, [this, i] {
+      tell("master " + std::to_string(i + 1) + " reaches the store");
+      if (masters_[i]->up()) store_.set_reachable(masters_[i]->host(), true);
+    });
+  }
 }
 
 void SimWorld::one_fault(std::uint64_t at_ns) {
@@ -397,9 +440,11 @@ void SimWorld::mend() {
     nodes_[i]->paused_until_ns = std::min(nodes_[i]->paused_until_ns, now_ns_);
     nodes_[i]->set_plan({});
   }
+  store_.set_write_error(MC_OK);
   for (const auto& master : masters_) {
     master->start();
     master->stand_until(0);
+    store_.set_reachable(master->host(), true);
   }
 }
 
@@ -460,6 +505,7 @@ void SimWorld::run() {
   check_nodes(true);
   if (const std::string left = drain_left(); !left.empty()) history_.fail(left);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
+  if (history_.failures().empty()) remove_everything();
 }
 
 // Repeats the request, as a tool does that waits for the drain's end: a new leader may not know of
@@ -540,6 +586,39 @@ void SimWorld::read_everything() {
     step(10 * kMs);
   }
   run_until(now_ns_ + 300 * kMs, 10 * kMs);  // until all readers have released the pins
+}
+
+// No fault of the past holds a removal up.
+void SimWorld::remove_everything() {
+  clients_.clear();
+  std::vector<std::shared_ptr<agent::RemoteRequest>> removals;
+  const std::uint64_t deadline_ns = now_ns_ + 2'000 * kMs;
+  for (unsigned key = 0; key < key_count_; ++key) {
+    clients_.push_back(std::make_unique<Client>());
+    Client& client = *clients_.back();
+    client.node = key % nodes_.size();
+    client.keys = {key};
+    client.is_last = true;
+    client.begin_ns = now_ns_;
+    client.deadline_ns = deadline_ns;
+    client.remove = history_.begin_remove(key, memory_, now_ns_);
+    send_remote_request(client, agent::RemoteRequest::Kind::kRemove);
+    removals.push_back(client.remote_request);
+  }
+  run_until(deadline_ns, 10 * kMs);
+  for (unsigned key = 0; key < key_count_; ++key) {
+    const mc_status status = removals[key]->items[0].status;
+    if (status != MC_OK && status != MC_NOT_FOUND) {
+      history_.fail("I7 the last removal of " + key_text(key) + " ends with " +
+                    mc_status_name(status));
+    }
+    for (const auto& node : nodes_) {
+      const auto& index = node->store().index();
+      if (!index.find(key_text(key), index.hash(key_text(key)))) continue;
+      history_.fail(key_text(key) + " is removed, and node " + std::to_string(node->id()) +
+                    " holds the object");
+    }
+  }
 }
 
 std::string SimWorld::story() const {

@@ -46,6 +46,7 @@ struct Faults {
   bool slow_links = false, broken_links = false;
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
+  bool store_failures = false;  // the store refuses writes, or masters cannot reach the store
   bool master_pauses =
       false;             // a master stands still, and two masters take themselves for the leader
   bool stripes = false;  // large objects lie on several hosts
@@ -102,6 +103,7 @@ class SimWorld {
   void schedule_faults();
   void one_fault(std::uint64_t at_ns);
   void pause_a_master(std::uint64_t at_ns);
+  void fail_the_store(std::uint64_t at_ns);
   void later(std::uint64_t at_ns, std::function<void()> what);
   void tell(const std::string& what);
   void mend();
@@ -112,6 +114,7 @@ class SimWorld {
   void restart(std::size_t node);
   void check_nodes(bool quiet);
   void read_everything();
+  void remove_everything();
   std::string stripes_left() const;
   void go_on_draining();
   std::string drain_left() const;
@@ -151,6 +154,7 @@ class SimWorld {
   Random drain_random_;
   Random pause_random_;   // of masters
   Random choice_random_;  // of named hosts, and of copies and moves
+  Random store_random_;   // of a store that fails
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;
