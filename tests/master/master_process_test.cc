@@ -406,6 +406,7 @@ TEST(MasterProcess, ARemovalEndsWhileRedisIsFullAndAnAgentAway) {
   HoldingAgent away(to({master.address()}), 2);
   here.put(names("k", 3));
   const auto reader = tool(to({master.address()}));
+  ASSERT_TRUE(away.until_ready());
   away.die();
   ASSERT_TRUE(until([&] { return stats(*reader).members == 1; }));
   conformance::redis_cli(redis.port(), {"config", "set", "maxmemory", "1"});
