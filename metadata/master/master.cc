@@ -88,12 +88,14 @@ Status Master::sit_down() {
   address_ = options_.advertise.empty() ? options_.listen : options_.advertise;
   auto first = open_store_();
   if (!first) return first.error();
-  // If the store is away now, the first leader repeats this check.
+  // If the store is away now, the first leader repeats these checks.
   const Status count = check_partition_count(**first, partitions, now_ns() + kLookNs);
   if (count.code() == MC_INVALID_ARGUMENT) return count;
-  const auto risk = (*first)->risk_of_loss(now_ns() + kLookNs);
-  if (!risk && risk.error().code() == MC_INVALID_ARGUMENT) return risk.error();
-  if (risk && !risk->empty()) spdlog::warn("event=cluster_store_at_risk cause=\"{}\"", *risk);
+  if (count.ok()) {
+    const auto risk = (*first)->risk_of_loss(now_ns() + kLookNs);
+    if (!risk && risk.error().code() == MC_INVALID_ARGUMENT) return risk.error();
+    if (risk && !risk->empty()) spdlog::warn("event=cluster_store_at_risk cause=\"{}\"", *risk);
+  }
   if (partitions > 1) {
     roster_ = std::make_unique<Roster>(std::move(*first), address_, partitions,
                                        static_cast<std::uint32_t>(options_.leader_ttl_ms), calls_);
