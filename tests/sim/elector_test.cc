@@ -73,6 +73,18 @@ TEST_F(ElectorTest, AWriteThatFailsIsRepeatedAndHoldsUpNoOther) {
   }
 }
 
+TEST_F(ElectorTest, NoMasterLeadsWithAStoreThatMayLoseWrites) {
+  Master master(world_, 0);
+  world_.may_lose_writes = true;
+  master.step();
+  EXPECT_FALSE(master.leading);
+  EXPECT_EQ(master.trouble, MC_INVALID_ARGUMENT);
+  EXPECT_FALSE(world_.content().get(metadata::kLeaderKey, 0).has_value()) << "others may try";
+  world_.may_lose_writes = false;
+  master.step();
+  EXPECT_TRUE(master.leading);
+}
+
 TEST_F(ElectorTest, TheLatestOfTheValuesThatFailedIsWritten) {
   Master master(world_, 0);
   master.step();

@@ -64,6 +64,11 @@ class SimStore final : public metadata::ClusterStore {
     if (Status status = reach(); !status.ok()) return status;
     return inner().revoke(lease, deadline_ns);
   }
+  Result<std::string> risk_of_loss(std::uint64_t) override {
+    if (Status status = reach(); !status.ok()) return fail(status);
+    if (world_.may_lose_writes) return fail(MC_INVALID_ARGUMENT, "the store may lose writes");
+    return std::string();
+  }
 
  private:
   metadata::MemoryStore& inner() const { return *world_.content_; }

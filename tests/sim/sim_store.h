@@ -36,6 +36,8 @@ class StoreWorld {
   // Writes and leases fail with this code; MC_OK: they work.
   void set_write_error(mc_status code) { write_error_ = code; }
 
+  // The server may lose acknowledged writes, so no master may rely on the store.
+  bool may_lose_writes = false;
   // A deliberate bug: a new leader does not read the list of absent members.
   bool hides_absence = false;
 

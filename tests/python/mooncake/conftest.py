@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
@@ -23,7 +22,6 @@ sys.path.insert(0, os.path.dirname(__file__))
 from differences import DIFFERENCES  # noqa: E402
 from machine import (  # noqa: E402
     TIME_SCALE,
-    WATCHDOG_S,
     end_agents,
     free_port,
     run_master,
@@ -72,19 +70,9 @@ def master(place):
     program = os.path.join(os.path.dirname(mooncake.__file__), "mooncake_master")
     os.chmod(program, 0o755)
     port = free_port()
-    process = subprocess.Popen(
-        [program, f"--rpc_port={port}", f"--metrics_port={free_port()}",
-         "--default_kv_lease_ttl=200"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + WATCHDOG_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            break
-        time.sleep(0.05)
-    yield f"127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
+    flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--default_kv_lease_ttl=200"]
+    with serving(port, program, *flags) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

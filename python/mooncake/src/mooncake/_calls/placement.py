@@ -29,6 +29,7 @@ _STATUS = {
 _KEYS_PER_REMOVAL = 16  # of at most 1,024 bytes each
 _TASKS = 64  # at once
 _TASK_S = 5.0
+_LOOK_S = 0.01
 
 
 def _exactly(key: str | bytes) -> bytes:
@@ -127,7 +128,7 @@ class PlacementCalls(ByteCalls):
         while (state := self._client.task(task).state) in ("pending", "running"):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)  # no event tells of a task of another host
+            time.sleep(_LOOK_S)  # no event tells of a task of another host
         return state == "done"
 
     def create_copy_task(self, key: str, targets: list[str]) -> tuple[_TaskId, int]:
