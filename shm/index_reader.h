@@ -47,7 +47,8 @@ class IndexReader {
 
   // Finds the live object with this key. hash: hash_key(key, hash_seed()). pin: the slot that
   // receives the pin, or null for no pin; a miss leaves the slot clear. ahead_bytes: number of
-  // bytes of the object to prefetch while find() compares entry and key.
+  // bytes of the object to prefetch while find() compares entry and key. Finds nothing while the host
+  // lacks a lease that the namespace needs.
   bool find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
             FoundObject& found, std::uint64_t ahead_bytes = 0) const;
   // Prefetches the cache line that find() reads first.

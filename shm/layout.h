@@ -112,6 +112,10 @@ struct alignas(kLineBytes) Bucket {
 static_assert(sizeof(Bucket) == kLineBytes && offsetof(Bucket, granules) == 48 &&
               offsetof(Bucket, passed) == 60);
 
+// Values of IndexHeader::readable_until_ns.
+inline constexpr std::uint64_t kNoLeaseNeeded = 0;
+inline constexpr std::uint64_t kLeaseIsOver = 1;
+
 struct TableDescriptor {
   Word64 offset_bytes;
   Word64 bucket_count;
@@ -135,6 +139,9 @@ struct alignas(kLineBytes) IndexHeader {
   // Written by the agent only.
   alignas(kLineBytes) Word64 generation;  // the lowest bit selects the current table
   TableDescriptor tables[2];
+  // The time (now_ns()) until which clients may read without a question to the agent, because the host has
+  // the leases of the masters; kNoLeaseNeeded: always.
+  Word64 readable_until_ns;
   alignas(kLineBytes) Word64 pool_bytes;  // reserved and usable
   Word64 pool_max_bytes;                  // of the pool file
   Word64 arena_count;

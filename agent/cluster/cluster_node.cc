@@ -122,6 +122,15 @@ void ClusterNode::tell_backed() {
   }
 }
 
+// The clients' own reads ask the agent after this time.
+void ClusterNode::tell_leases() {
+  for (const auto& tenant : tenants_) {
+    if (!tenant->tenant()->reads_need_lease) continue;
+    tenant->store().index().header().readable_until_ns.store_relaxed(
+        std::max(shm::kLeaseIsOver, masters_.readable_until_ns(identity_.node)));
+  }
+}
+
 void ClusterNode::remove_tenant(const Tenant& tenant) {
   const auto at = std::ranges::find_if(
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
@@ -200,6 +209,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   puts_->poll();
   end_leaving();
   tell_backed();
+  tell_leases();
   peer_server_->poll();
   if (!walks_.idle()) {
     lively_until_ns_ = now_ns + kLivelyNs;

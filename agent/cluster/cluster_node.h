@@ -103,6 +103,7 @@ class ClusterNode : public Cluster {
                      MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
+  void tell_leases();
   void end_leaving();
   void on_event(const transport::Event& event, std::uint64_t now_ns);
   void on_message(const transport::Event& event);

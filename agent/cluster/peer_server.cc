@@ -44,6 +44,8 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     bytes = kHeadBytes;
   };
   for (std::size_t i = 0; i < ask.keys.size(); ++i) {
+    // Without the lease, the object may have been replaced or removed elsewhere. The asker asks again.
+    if (!masters_.readable(ask.keys[i], peers_.self())) continue;
     ++asks_served_;
     PlaceRow row;
     const ClusterTenant* holder = nullptr;

@@ -129,6 +129,10 @@ std::shared_ptr<Tenant> Namespaces::make_tenant(const NamespaceOptions& options)
   const bool is_default = options.name == "default";
   tenant->isolated = options.isolated || (is_default && options_.mode == "isolated");
   tenant->clustered = around_.cluster != nullptr && !options.local;
+  const std::string& without_lease = options.reads_without_lease.empty()
+                                         ? options_.reads_without_lease
+                                         : options.reads_without_lease;
+  tenant->reads_need_lease = tenant->clustered && without_lease == "miss";
   tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
   tenant->quota_option_bytes = options_.session_quota_bytes;
   tenant->own_pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
@@ -195,6 +199,8 @@ Result<std::shared_ptr<Tenant>> Namespaces::open(const NamespaceOptions& options
 }
 
 Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
+  tenant->store->index().header().readable_until_ns.store_relaxed(
+      tenant->reads_need_lease ? shm::kLeaseIsOver : shm::kNoLeaseNeeded);
   const int chunk_event = tenant->store->pool().event_fd();
   Status status = around_.events.watch(chunk_event, [this, at = tenant.get()] { on_chunk(*at); });
   if (!status.ok()) return status;
@@ -403,6 +409,9 @@ Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
   wanted.isolated = header.isolated != 0;
   wanted.policy.assign(header.policy, ::strnlen(header.policy, sizeof header.policy));
   wanted.local = header.clustered == 0;
+  if (header.readable_until_ns.load_relaxed() != shm::kNoLeaseNeeded) {
+    wanted.reads_without_lease = "miss";
+  }
   return wanted;
 }
 

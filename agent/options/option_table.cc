@@ -165,6 +165,9 @@ std::vector<OptionRow<Options>> make_cluster_rows() {
                          "IP address and port that peers dial; empty: as listen"),
       row<&O::zone>("zone", text(kMaxAddressBytes),
                     "name of this host's rack or zone; readers prefer holders in their own zone"),
+      row<&O::reads_without_lease>(
+          "reads_without_lease", choice({"serve", "miss"}),
+          "a host that the masters do not hear serves its own objects to its clients, which may read replaced or removed objects, or answers with a miss"),
       row<&O::transports>(
           "transports", choice({"auto", "tcp", "rdma", "fabric"}),
           "transport for bytes from peers: auto takes RDMA or an EFA where both hosts have a device, else TCP; rdma and fabric (libfabric) refuse to start without a device"),
@@ -209,6 +212,8 @@ std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
           "upper limit of the bytes of live objects; 0: the pool's size"),
       tenant_row<&N::policy>("policy", choice(policy_names(), true),
                              "eviction policy; empty: as the agent's policy"),
+      tenant_row<&N::reads_without_lease>("reads_without_lease", choice({"serve", "miss"}, true),
+                                          "empty: as the agent's reads_without_lease"),
       tenant_row<&N::allow_uids>("allow_uids", uids(),
                                  "users that may connect; empty: as the agent's allow_uids"),
       tenant_row<&N::local>(

@@ -28,6 +28,7 @@ struct NamespaceOptions {
   std::uint64_t max_pool_bytes = 0;       // upper limit of a resize; 0: this host's memory
   std::uint64_t capacity_bytes = 0;       // upper limit of live objects; 0: the pool's size
   std::string policy;                     // empty: Options::policy
+  std::string reads_without_lease;        // empty: Options::reads_without_lease
   std::vector<std::uint32_t> allow_uids;  // empty: Options::allow_uids
 };
 
@@ -72,6 +73,7 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // address that peers dial; empty: listen, with the actual port
   std::string zone;
+  std::string reads_without_lease = "serve";  // "serve" | "miss"
   std::string transports = "auto";             // "auto" | "tcp" | "rdma" | "fabric"
   std::string rdma_devices;                    // comma-separated names; empty: all
   std::string fabric_provider = kEfaProvider;  // libfabric's name of the provider

@@ -26,6 +26,7 @@ struct Tenant {
   std::string name;
   bool isolated = false;
   bool clustered = false;          // objects of other hosts are found too
+  bool reads_need_lease = false;   // this host's own objects are read only with the masters' leases
   bool temporary = false;          // created by an admin verb, not by the configuration
   std::uint64_t last_used_ns = 0;  // of a namespace that ends without sessions
   std::vector<std::uint32_t> allow_uids;

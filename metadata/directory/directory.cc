@@ -180,6 +180,11 @@ std::uint64_t Directory::entry_count(NodeId node) const {
   return at == index_.end() ? 0 : counts_of(nodes_[at->second]).entries;
 }
 
+bool Directory::reported(NodeId node) const {
+  const auto at = index_.find(node);
+  return at != index_.end() && nodes_[at->second].report == ReportState::kComplete;
+}
+
 std::vector<NodeCounts> Directory::nodes() const {
   std::vector<NodeCounts> all;
   for (const Node& node : nodes_) {

@@ -84,6 +84,7 @@ class Directory {
   std::optional<std::uint64_t> walk(std::uint64_t position, std::uint64_t buckets, Use use) const;
 
   [[nodiscard]] bool recovering() const { return reports_missing_ != 0; }
+  [[nodiscard]] bool reported(NodeId node) const;
   [[nodiscard]] std::vector<NodeCounts> nodes() const;
   // Live entries.
   [[nodiscard]] std::uint64_t entry_count() const {

@@ -44,14 +44,16 @@ DirectoryOptions directory_options(const MasterOptions& options, const Term& ter
   return directory;
 }
 
+std::uint64_t lease_ms(const MasterOptions& options) { return options.gone_ms - options.suspect_ms; }
+
 MembershipOptions membership_options(const MasterOptions& options) {
   MembershipOptions membership;
   membership.suspect_after_ns = options.suspect_ms * kMs;
   membership.gone_after_ns = options.gone_ms * kMs;
   // The shorter silences after peers' reports keep the proportions of membership.h.
-  membership.gone_after_one_report_ns = membership.gone_after_ns * 7 / 10;
-  membership.gone_after_two_reports_ns = membership.gone_after_ns / 2;
-  membership.suspect_after_one_report_ns = membership.suspect_after_ns / 2;
+  membership.gone_after_report_ns = membership.gone_after_ns * 7 / 10;
+  membership.suspect_after_report_ns = membership.suspect_after_ns / 2;
+  membership.lease_ns = lease_ms(options) * kMs;
   membership.max_members = static_cast<std::uint32_t>(options.max_nodes);
   return membership;
 }
@@ -74,6 +76,15 @@ std::map<NodeId, std::string> drop_orders(const std::vector<Holding>& holdings,
   return bodies;
 }
 
+// Without the load, which no version counts.
+wire::MemberInfo info_of(const Member& member) {
+  wire::MemberInfo info;
+  info.descriptor = member.descriptor;
+  info.state = member.state;
+  info.readable = member.readable();
+  return info;
+}
+
 std::string member_key(NodeId node) { return std::string(kMembersPrefix) + std::to_string(node); }
 
 using wire::Method;
@@ -88,11 +99,13 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       epoch_(term.epoch),
       outside_(std::move(outside)),
       recover_until_ns_(now_ns + options.recover_ms * kMs),
+      old_leases_until_ns_(now_ns + lease_ms(options) * kMs),
       now_ns_(now_ns),
       directory_(directory_options(options, term)),
       membership_(membership_options(options)),
       repair_({}),
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
+      replacements_([this](NodeId node) { return link_of(node); }, term.epoch, SIZE_MAX),
       patterns_(kMaxPatternRemovals),
       hot_({}),
       absence_(term, outside_.save, now_ns),
@@ -130,7 +143,11 @@ void LeaderState::tick(std::uint64_t now_ns) {
   handle(events);
   if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
   if (!waiting_.empty()) answer_waiting();
+  if (now_ns >= old_leases_until_ns_) {
+    for (const Act& act : std::exchange(after_old_leases_, {})) act();
+  }
   fanout_.tick(now_ns);
+  replacements_.tick(now_ns);
   absence_.tick(now_ns);
   catch_all_up();
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
@@ -170,7 +187,9 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   outside_.save(member_key(node), std::nullopt, nullptr);
   // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
   // gone, orders that waited only for this node are complete now.
-  if (membership_.find(node) == nullptr) fanout_.fenced(node);
+  if (membership_.find(node) != nullptr) return;
+  fanout_.fenced(node);
+  replacements_.fenced(node);
 }
 
 // Members of the last leader that have not come. Their state is unknown, and the heartbeats are
@@ -267,7 +286,7 @@ void LeaderState::advance_hot() {
 // count on this holder as a remaining one.
 void LeaderState::release(const std::vector<Holding>& holdings) {
   for (const Holding& holding : holdings) directory_.release(holding);
-  drop(holdings, 0);
+  drop(holdings);
 }
 
 // Samples at random, because batches repeat.
@@ -357,29 +376,26 @@ void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
              });
 }
 
-// A busy agent gets the order again. If a link is lost, the report that follows finds the
-// leftovers.
-void LeaderState::drop(const std::vector<Holding>& holdings, std::uint64_t removal,
-                       std::function<void()> finish) {
+// Drops that no caller waits for. A busy agent gets the order again. If a link is lost, the report that
+// follows finds the leftovers.
+void LeaderState::drop(const std::vector<Holding>& holdings) {
   std::vector<Holding> linked = holdings;
   std::erase_if(linked, [this](const Holding& one) { return link_of(one.node) == nullptr; });
   if (fanout_.open() < kMaxQuietFanouts) {
-    order_drops(linked, removal, now_ns_ + kDropTimeoutNs, [finish](std::uint32_t) {
-      if (finish) finish();
-    });
+    order_drops(fanout_, linked, 0, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
     return;
   }
-  for (auto& [node, body] : drop_orders(linked, removal)) {
+  for (auto& [node, body] : drop_orders(linked, 0)) {
     link_of(node)->call(static_cast<std::uint8_t>(wire::Method::kDrop), std::move(body),
                         now_ns_ + kDropTimeoutNs, epoch_, [](const Result<rpc::Answer>&) {});
   }
-  if (finish) finish();
 }
 
-void LeaderState::order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
-                              std::uint64_t deadline_ns, Fanout::Finish finish) {
+void LeaderState::order_drops(Fanout& fanout, const std::vector<Holding>& holdings,
+                              std::uint64_t removal, std::uint64_t deadline_ns,
+                              Fanout::Finish finish) {
   open_drops_.begin(holdings);
-  fanout_.start(static_cast<std::uint8_t>(wire::Method::kDrop), drop_orders(holdings, removal),
+  fanout.start(static_cast<std::uint8_t>(wire::Method::kDrop), drop_orders(holdings, removal),
                 deadline_ns, nullptr,
                 [this, holdings, finish = std::move(finish)](std::uint32_t unconfirmed) {
                   open_drops_.end(holdings);
@@ -390,7 +406,7 @@ void LeaderState::order_drops(const std::vector<Holding>& holdings, std::uint64_
 // No caller waits for these orders any more, but a later removal of the same keys must.
 void LeaderState::go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal) {
   if (fanout_.open() >= kMaxQuietFanouts) return;
-  order_drops(holdings, removal, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
+  order_drops(fanout_, holdings, removal, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
 }
 
 void LeaderState::on_cancel(rpc::Link& link, std::uint32_t id) {
@@ -512,6 +528,7 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
   answer(link, request.id,
          wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms)});
   fanout_.joined(descriptor.node);
+  replacements_.joined(descriptor.node);
   catching_up_.erase(descriptor.node);
   if (patterns_.unheard(descriptor.node).empty()) return;
   catching_up_[descriptor.node] = {link.weak_from_this(), directory_.removal(), {}, {}};
@@ -533,7 +550,34 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
   }
   handle(events);
   if (resized) refresh_views();  // a put may need the new room before the next tick
-  answer(link, request.id, wire::HeartbeatReply{state, directory_.removal()});
+  wire::HeartbeatReply reply;
+  reply.answer = state;
+  reply.removal = directory_.removal();
+  if (state == HeartbeatAnswer::kOk) {
+    reply.lease_ms = static_cast<std::uint32_t>(lease_ms(options_));
+    tell_changes(beat.list_version, reply);
+  }
+  answer(link, request.id, reply);
+}
+
+void LeaderState::tell_changes(std::uint64_t known_version, wire::HeartbeatReply& reply) const {
+  reply.list_version = membership_.version();
+  const auto nodes =
+      known_version == 0 ? std::nullopt : membership_.changed_since(known_version);
+  reply.whole = !nodes.has_value();
+  if (reply.whole) {
+    for (const Member& member : membership_.members()) {
+      reply.changed.members.push_back(info_of(member));
+    }
+    return;
+  }
+  for (const NodeId node : *nodes) {
+    if (const Member* const member = membership_.find(node)) {
+      reply.changed.members.push_back(info_of(*member));
+    } else {
+      reply.gone.push_back(node);
+    }
+  }
 }
 
 void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
@@ -562,6 +606,7 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
     absence_.reported(who->node);
+    membership_.reported(who->node, who->incarnation);
     // Objects that the node held before and did not name may need new replicas.
     repair_.request_pass();
     if (!waiting_.empty()) answer_waiting();
@@ -607,20 +652,34 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
     }
     want_replicas();
     wait_for_open_drops();
-    if (!batch_answer_.drops.empty()) {
-      // Answer an upsert after no reader can read the replaced version.
-      drop(batch_answer_.drops, 0,
-           [this, drops = batch_answer_.drops, weak = link.weak_from_this(), id = request.id,
-            result] {
-             // Also without a note, the replaced version of a returning host yields to the newer version.
-             absence_.removed(drops, [this, weak, id, result](bool) {
-               if (const auto asker = weak.lock()) answer(*asker, id, result);
-             });
-           });
-      return;
-    }
+    if (directory_.reported(who->node)) return answer_in_time(link, request, result);
+    // No caller waits for a batch of a report.
+    drop(batch_answer_.drops);
   }
   answer(link, request.id, result);
+}
+
+// Answers after no reader can read a version that the batch has replaced. A holder without a link drops
+// the version after the next join, or is gone.
+void LeaderState::answer_in_time(rpc::Link& link, const rpc::Request& request,
+                                 wire::PublishAnswer result) {
+  const auto say = [this, weak = link.weak_from_this(), id = request.id,
+                    result = std::move(result)] {
+    if (const auto asker = weak.lock()) answer(*asker, id, result);
+  };
+  if (batch_answer_.drops.empty()) return when_old_leases_are_over(say);
+  order_drops(replacements_, batch_answer_.drops, 0, request.deadline_ns,
+              [this, drops = batch_answer_.drops, say](std::uint32_t unconfirmed) {
+                if (unconfirmed != 0) return go_on_dropping(drops, 0);  // the caller's time is over
+                // Also without a note, the replaced version of a returning host yields to the newer
+                // version.
+                absence_.removed(drops, [this, say](bool) { when_old_leases_are_over(say); });
+              });
+}
+
+void LeaderState::when_old_leases_are_over(Act act) {
+  if (now_ns_ >= old_leases_until_ns_) return act();
+  after_old_leases_.push_back(std::move(act));
 }
 
 // An earlier order may already drop the replaced version. Until that order is confirmed, readers
@@ -725,15 +784,17 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
   for (const RemoveItem& item : wanted.items) {
     open_drops_.add_to(removed.drops, item.hash, item.up_to_version);
   }
-  order_drops(removed.drops, removal, request.deadline_ns,
+  order_drops(fanout_, removed.drops, removal, request.deadline_ns,
               [this, removal, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
                keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
                 if (unconfirmed != 0) go_on_dropping(drops, removal);
                 absence_.removed(drops, [this, weak, id, keys, unconfirmed](bool noted) {
-                  if (const auto asker = weak.lock()) {
-                    const std::uint32_t away = noted ? 0 : absence_.size();
-                    answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
-                  }
+                  when_old_leases_are_over([this, weak, id, keys, unconfirmed, noted] {
+                    if (const auto asker = weak.lock()) {
+                      const std::uint32_t away = noted ? 0 : absence_.size();
+                      answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
+                    }
+                  });
                 });
               });
 }
@@ -784,7 +845,9 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
         if (sum->unconfirmed > 0) tell_the_late();
         absence_.removed_by_pattern(patterns_, [this, sum, weak, id](bool noted) {
           if (!noted) sum->unconfirmed += absence_.size();
-          if (const auto asker = weak.lock()) answer(*asker, id, *sum);
+          when_old_leases_are_over([this, sum, weak, id] {
+            if (const auto asker = weak.lock()) answer(*asker, id, *sum);
+          });
         });
       });
 }
@@ -860,9 +923,11 @@ std::vector<wire::MemberInfo> LeaderState::members() const {
   for (const NodeCounts& node : directory_.nodes()) entries[node.node] = node.entries;
   for (const Member& member : membership_.members()) {
     const NodeId node = member.descriptor.node;
-    result.push_back({member.descriptor, member.state,
-                      member.load.draining || drains_.contains(node), member.load.used_bytes,
-                      entries[node]});
+    wire::MemberInfo info = info_of(member);
+    info.draining = member.load.draining || drains_.contains(node);
+    info.used_bytes = member.load.used_bytes;
+    info.entries = entries[node];
+    result.push_back(std::move(info));
   }
   return result;
 }

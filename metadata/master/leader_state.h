@@ -10,6 +10,9 @@
 //              ──► RepairPlanner, DrainPlanner, HotReplicas, Relocations ──► Copy and Drop orders
 //     join     ──► PatternRemovals ──missed removals──► DropMatching orders, then the report
 //
+// An upsert or a removal is complete when no agent may read the old object any more. Each holder has
+// dropped the object or is gone, and the leases that the last leader gave are over.
+//
 // RECOVERING lasts until recover_ns have passed and all known members have reported. Misses are
 // kRecovering meanwhile; a locate may wait for the end.
 // Threads: the master's loop.
@@ -71,6 +74,8 @@ class LeaderState {
   [[nodiscard]] std::vector<wire::MemberInfo> members() const;
 
  private:
+  using Act = std::function<void()>;
+
   // The agent that a link speaks for. Stored in Link::attachment.
   struct Speaker {
     NodeId node = kNoNode;
@@ -100,6 +105,7 @@ class LeaderState {
   template <typename Message, typename Handle>
   void decoded(rpc::Link& link, const rpc::Request& request, Message& message, Handle handle);
   void join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor);
+  void tell_changes(std::uint64_t known_version, wire::HeartbeatReply& reply) const;
   void heartbeat(rpc::Link& link, const rpc::Request& request, const wire::Heartbeat& beat);
   void leave(rpc::Link& link, const rpc::Request& request);
   void report(rpc::Link& link, const rpc::Request& request, const wire::Report& report);
@@ -137,15 +143,15 @@ class LeaderState {
   bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
   void release(const std::vector<Holding>& holdings);
-  // finish: called when each holder has dropped the objects, is gone, or has not answered in time.
-  void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
-            std::function<void()> finish = nullptr);
+  void drop(const std::vector<Holding>& holdings);
   // unconfirmed: the number of hosts that neither dropped the objects nor left in time.
-  void order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
+  void order_drops(Fanout& fanout, const std::vector<Holding>& holdings, std::uint64_t removal,
                    std::uint64_t deadline_ns, Fanout::Finish finish);
   void go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal);
   void want_replicas();
   void wait_for_open_drops();
+  void answer_in_time(rpc::Link& link, const rpc::Request& request, wire::PublishAnswer result);
+  void when_old_leases_are_over(Act act);
   void note_removals();
   std::shared_ptr<rpc::Link> link_of(NodeId node) const;
 
@@ -153,11 +159,14 @@ class LeaderState {
   const std::uint64_t epoch_;
   const Outside outside_;
   const std::uint64_t recover_until_ns_;
+  // Until then, agents may read objects of members that only an earlier leader heard.
+  const std::uint64_t old_leases_until_ns_;
   std::uint64_t now_ns_;
   Directory directory_;
   Membership membership_;
   RepairPlanner repair_;
-  Fanout fanout_;
+  Fanout fanout_;        // removals and listings, and drops that no caller waits for
+  Fanout replacements_;  // upserts; bounded by the requests that the links may have open
   OpenDrops open_drops_;
   PatternRemovals patterns_;
   std::map<NodeId, CatchUp> catching_up_;
@@ -170,6 +179,7 @@ class LeaderState {
   Absence absence_;
   std::vector<NodeView> views_;
   std::list<Waiting> waiting_;
+  std::vector<Act> after_old_leases_;
   std::uint64_t removals_saved_;
   std::uint64_t published_ = 0;
   std::uint64_t located_ = 0;

@@ -131,10 +131,11 @@ Status check_master_options(const MasterOptions& given) {
     if (address->empty() && address != &given.listen) continue;
     if (const auto parts = rpc::split_address(*address); !parts) return parts.error();
   }
-  if (given.suspect_ms < 2 * given.heartbeat_ms || given.gone_ms <= given.suspect_ms) {
+  if (given.suspect_ms < 2 * given.heartbeat_ms ||
+      given.gone_ms < given.suspect_ms + 2 * given.heartbeat_ms) {
     return {MC_INVALID_ARGUMENT,
-            "suspect_ms must be at least two heartbeat_ms, and gone_ms more than suspect_ms; the "
-            "defaults are 200, 600 and 1000"};
+            "suspect_ms must be at least two heartbeat_ms, and gone_ms two heartbeat_ms more than "
+            "suspect_ms; the defaults are 200, 600 and 1000"};
   }
   return {};
 }

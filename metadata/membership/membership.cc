@@ -2,6 +2,7 @@
 #include "metadata/membership/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mc::metadata {
 
@@ -39,6 +40,7 @@ Status Membership::join(const Descriptor& descriptor, std::uint64_t now_ns, Even
     const Incarnation present = record.member.descriptor.incarnation;
     if (descriptor.incarnation < present) return refuse(present);
     if (descriptor.incarnation == present) {
+      if (!(record.member.descriptor == descriptor)) changed(descriptor.node);
       record.member.descriptor = descriptor;
       heard(record, awake_ns, events);
       return {};
@@ -49,19 +51,22 @@ Status Membership::join(const Descriptor& descriptor, std::uint64_t now_ns, Even
                          " members; raise max_members or let one leave"};
   }
   Record& record = records_[descriptor.node];
-  record.member = {descriptor, {}, MemberState::kOk, now_ns};
+  record.member = {.descriptor = descriptor, .load = {}, .joined_ns = now_ns};
   record.heard_ns = awake_ns;
+  changed(descriptor.node);
   events.push_back({MemberEvent::kJoined, descriptor.node, descriptor.incarnation});
   return {};
 }
 
 void Membership::heard(Record& record, std::uint64_t awake_ns, Events& events) {
   record.heard_ns = awake_ns;
+  if (std::exchange(record.member.silent, false)) changed(record.member.descriptor.node);
   if (record.member.state == MemberState::kOk) return;
   // With reports of two peers the node stays suspected until the reports expire. The node lives,
   // but some peers cannot reach the node.
   if (valid_reports(record, awake_ns) >= 2) return;
   record.member.state = MemberState::kOk;
+  changed(record.member.descriptor.node);
   events.push_back(
       {MemberEvent::kBack, record.member.descriptor.node, record.member.descriptor.incarnation});
 }
@@ -120,18 +125,23 @@ Membership::Records::iterator Membership::judge(Records::iterator at, std::uint6
   Record& record = at->second;
   const std::uint64_t silent_ns = awake_ns - record.heard_ns;
   const unsigned reports = valid_reports(record, awake_ns);
-  std::uint64_t suspect_ns = options_.suspect_after_ns;
+  std::uint64_t silence_ns = options_.suspect_after_ns;
   std::uint64_t gone_ns = options_.gone_after_ns;
-  if (reports == 1) {
-    suspect_ns = std::min(suspect_ns, options_.suspect_after_one_report_ns);
-    gone_ns = std::min(gone_ns, options_.gone_after_one_report_ns);
-  } else if (reports >= 2) {
-    suspect_ns = 0;
-    gone_ns = std::min(gone_ns, options_.gone_after_two_reports_ns);
+  if (reports != 0) {
+    silence_ns = std::min(silence_ns, options_.suspect_after_report_ns);
+    gone_ns = std::min(gone_ns, options_.gone_after_report_ns);
   }
-  if (silent_ns >= gone_ns) return bury(at, events);
-  if (silent_ns >= suspect_ns && record.member.state == MemberState::kOk) {
+  if (silent_ns >= silence_ns && !std::exchange(record.member.silent, true)) {
+    record.silent_since_ns = awake_ns;
+    changed(at->first);
+  }
+  const bool leases_over =
+      record.member.silent && awake_ns - record.silent_since_ns >= options_.lease_ns;
+  if (silent_ns >= gone_ns && leases_over) return bury(at, events);
+  const bool suspected = silent_ns >= silence_ns || reports >= 2;
+  if (suspected && record.member.state == MemberState::kOk) {
     record.member.state = MemberState::kSuspected;
+    changed(at->first);
     events.push_back({MemberEvent::kSuspected, at->first, record.member.descriptor.incarnation});
   }
   return std::next(at);
@@ -149,7 +159,26 @@ Membership::Records::iterator Membership::bury(Records::iterator at, Events& eve
     burials_.push_back(node);
   }
   buried_[node] = incarnation;
+  changed(node);
   return records_.erase(at);
+}
+
+void Membership::changed(NodeId node) {
+  ++version_;
+  changed_.push_back(node);
+  if (changed_.size() > options_.max_members) changed_.pop_front();
+}
+
+std::optional<std::set<NodeId>> Membership::changed_since(std::uint64_t version) const {
+  if (version > version_ || version_ - version > changed_.size()) return std::nullopt;
+  return std::set<NodeId>(changed_.end() - static_cast<std::ptrdiff_t>(version_ - version),
+                          changed_.end());
+}
+
+void Membership::reported(NodeId node, Incarnation incarnation) {
+  const auto at = records_.find(node);
+  if (at == records_.end() || at->second.member.descriptor.incarnation != incarnation) return;
+  if (!std::exchange(at->second.member.reported, true)) changed(node);
 }
 
 bool Membership::leave(NodeId node, Incarnation incarnation, std::uint64_t now_ns, Events& events) {

@@ -8,14 +8,18 @@
 //
 // Reports of peers only shorten the silence. A node with heartbeats is never gone, however many
 // peers cannot reach it, because the peers' network may be the broken part. With reports of two
-// peers the node is suspected at once. One or two reports shorten the silence before the node is
-// gone.
+// peers the node is suspected at once. A report shortens the silence before the node is gone.
 //
 // Time in which this master did not run does not count. During a gap of more than pause_gap_ns
 // between two calls no heartbeat could be read; heartbeats wait in the sockets. Silence is measured
 // on a clock without such gaps, so a paused master declares no node gone.
+//
+// Leases: a member may use the list of members for lease_ns after the question whose answer brought the
+// list. A member that is silent is not readable in later lists, and is gone lease_ns after that at the
+// earliest. So no member that the list allows to read from is gone before the lease ends.
 // Threads: a single thread.
-// Owns: a record for each member (at most max_members), and as many records of gone members.
+// Owns: a record for each member (at most max_members), as many records of gone members, and the nodes of
+//   the last max_members changes of the list.
 // Trusts: nothing. Reports count only from members that are kOk. Times may not run backwards.
 #pragma once
 
@@ -23,6 +27,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,11 +39,12 @@ namespace mc::metadata {
 struct MembershipOptions {
   std::uint64_t suspect_after_ns = 600'000'000;
   std::uint64_t gone_after_ns = 1'000'000'000;
-  // With a report of one peer, and of two: three, and two, heartbeats of 200 ms missed.
-  std::uint64_t gone_after_one_report_ns = 700'000'000;
-  std::uint64_t gone_after_two_reports_ns = 500'000'000;
-  std::uint64_t suspect_after_one_report_ns = 300'000'000;
+  // With a report of a peer: one, and three, heartbeats of 200 ms missed.
+  std::uint64_t suspect_after_report_ns = 300'000'000;
+  std::uint64_t gone_after_report_ns = 700'000'000;
   std::uint64_t report_valid_ns = 1'000'000'000;
+  // Between the silence of a member and the end of the member, at least.
+  std::uint64_t lease_ns = 400'000'000;
   // A longer gap between two calls was a pause of this master. tick() comes every 100 ms.
   std::uint64_t pause_gap_ns = 300'000'000;
   std::uint32_t max_members = 4096;
@@ -69,6 +75,12 @@ struct Member {
   Load load;
   MemberState state = MemberState::kOk;
   std::uint64_t joined_ns = 0;  // by the clock of the now_ns arguments
+  bool reported = false;        // all objects, since the member joined
+  // The time until a member is suspected has passed without a heartbeat. A member that only peers'
+  // reports made suspected is not silent.
+  bool silent = false;
+  // Other members may read objects from this member without a question to the master.
+  [[nodiscard]] bool readable() const { return reported && !silent; }
 };
 
 enum class MemberEvent : std::uint8_t { kJoined, kSuspected, kBack, kGone };
@@ -104,7 +116,13 @@ class Membership {
   // Leaves by choice, after a drain or before a restart. False: not that incarnation.
   bool leave(NodeId node, Incarnation incarnation, std::uint64_t now_ns, Events& events);
   void tick(std::uint64_t now_ns, Events& events);
+  // The member has reported all its objects.
+  void reported(NodeId node, Incarnation incarnation);
 
+  // Counts the changes of the list: members that join or end, states, and readability.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
+  // The nodes that have changed after this version, gone ones too. nullopt: too many changes ago.
+  [[nodiscard]] std::optional<std::set<NodeId>> changed_since(std::uint64_t version) const;
   [[nodiscard]] const Member* find(NodeId node) const;
   [[nodiscard]] std::vector<Member> members() const;  // by node id
   [[nodiscard]] std::size_t count() const { return records_.size(); }
@@ -118,7 +136,8 @@ class Membership {
   };
   struct Record {
     Member member;
-    std::uint64_t heard_ns = 0;  // awake time
+    std::uint64_t heard_ns = 0;         // awake time
+    std::uint64_t silent_since_ns = 0;  // awake time
     Report reports[2];
   };
   using Records = std::map<NodeId, Record>;
@@ -130,12 +149,15 @@ class Membership {
   // Applies silence and reports at this time. Returns the record after this one.
   Records::iterator judge(Records::iterator at, std::uint64_t awake_ns, Events& events);
   Records::iterator bury(Records::iterator at, Events& events);
+  void changed(NodeId node);
 
   MembershipOptions options_;
   Records records_;
   // Latest incarnations of gone nodes. Beyond max_members the oldest is forgotten.
   std::map<NodeId, Incarnation> buried_;
   std::deque<NodeId> burials_;
+  std::uint64_t version_ = 1;
+  std::deque<NodeId> changed_;  // by the last changes of the version
   std::uint64_t last_ns_ = 0;
   std::uint64_t paused_ns_ = 0;
   bool started_ = false;

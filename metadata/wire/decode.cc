@@ -88,8 +88,9 @@ const char* fault(const pb::JoinAnswer& message) {
   return valid ? nullptr : "heartbeats outside 10 ms to 60 s";
 }
 const char* fault(const pb::HeartbeatAnswer& message) {
-  const bool known = message.answer() <= static_cast<std::uint32_t>(HeartbeatAnswer::kStale);
-  return known ? nullptr : kNotSuch;
+  if (message.answer() > static_cast<std::uint32_t>(HeartbeatAnswer::kStale)) return kNotSuch;
+  if (count_of(message.gone_size()) > kMaxMembers) return "too many members that are gone";
+  return message.lease_ms() <= kMaxLeaseMs ? nullptr : "a lease of more than 10 minutes";
 }
 const char* fault(const pb::ReportAnswer& message) {
   return message.stream() <= kLastStream ? nullptr : kNotSuch;
@@ -162,9 +163,6 @@ Status decode(std::string_view bytes, Descriptor& value) {
 Status decode(std::string_view bytes, JoinAnswer& value) {
   return take_copy<pb::JoinAnswer>(bytes, kMaxSmallBody, "JoinAnswer", value);
 }
-Status decode(std::string_view bytes, HeartbeatReply& value) {
-  return take_copy<pb::HeartbeatAnswer>(bytes, kMaxSmallBody, "HeartbeatAnswer", value);
-}
 Status decode(std::string_view bytes, Report& value) {
   return take_copy<pb::Report>(bytes, kMaxSmallBody, "Report", value);
 }
@@ -234,6 +232,7 @@ Status decode(std::string_view bytes, Heartbeat& value) {
   for (int i = 0; i < message.unreachable_node_size(); ++i) {
     value.unreachable.push_back({message.unreachable_node(i), message.unreachable_incarnation(i)});
   }
+  value.list_version = message.list_version();
   return {};
 }
 
@@ -430,11 +429,11 @@ Status decode(std::string_view bytes, ListAnswer& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, MembersAnswer& value) {
-  pb::MembersAnswer message;
-  if (!parse(bytes, kMaxMembersBody, message)) return wrong("MembersAnswer", kNotSuch);
+namespace {
+
+Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
   const std::size_t count = count_of(message.member_size());
-  if (count > kMaxMembers || !column_fits(message.state(), count, 3) ||
+  if (count > kMaxMembers || !column_fits(message.state(), count, 7) ||
       count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count) {
     return wrong("MembersAnswer", "too many members, or columns of different lengths");
   }
@@ -447,10 +446,30 @@ Status decode(std::string_view bytes, MembersAnswer& value) {
     take(message.member(row), member.descriptor);
     member.state = static_cast<MemberState>(message.state()[i] & 1);
     member.draining = (message.state()[i] & 2) != 0;
+    member.readable = (message.state()[i] & 4) != 0;
     member.used_bytes = message.used_bytes(row);
     member.entries = message.entries(row);
   }
   return {};
+}
+
+}  // namespace
+
+Status decode(std::string_view bytes, MembersAnswer& value) {
+  pb::MembersAnswer message;
+  if (!parse(bytes, kMaxMembersBody, message)) return wrong("MembersAnswer", kNotSuch);
+  return take_members(message, value);
+}
+
+Status decode(std::string_view bytes, HeartbeatReply& value) {
+  pb::HeartbeatAnswer message;
+  if (!parse(bytes, kMaxMembersBody, message)) return wrong("HeartbeatAnswer", kNotSuch);
+  if (const char* const cause = fault(message); cause != nullptr) {
+    return wrong("HeartbeatAnswer", cause);
+  }
+  take(message, value);
+  value.gone.assign(message.gone().begin(), message.gone().end());
+  return take_members(message.changed(), value.changed);
 }
 
 Status decode(std::string_view bytes, Drop& value) {

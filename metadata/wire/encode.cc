@@ -49,6 +49,17 @@ void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
   }
 }
 
+void fill_members(const MembersAnswer& value, pb::MembersAnswer& message) {
+  for (const MemberInfo& member : value.members) {
+    fill(member.descriptor, *message.add_member());
+    *message.mutable_state() += static_cast<char>(static_cast<unsigned>(member.state) |
+                                                  (member.draining ? 2u : 0u) |
+                                                  (member.readable ? 4u : 0u));
+    message.add_used_bytes(member.used_bytes);
+    message.add_entries(member.entries);
+  }
+}
+
 }  // namespace
 
 void encode(const Attend& value, std::string& bytes) { write_copy<pb::Attend>(value, bytes); }
@@ -58,9 +69,6 @@ void encode(const AttendAnswer& value, std::string& bytes) {
 void encode(const Descriptor& value, std::string& bytes) { write_copy<pb::Join>(value, bytes); }
 void encode(const JoinAnswer& value, std::string& bytes) {
   write_copy<pb::JoinAnswer>(value, bytes);
-}
-void encode(const HeartbeatReply& value, std::string& bytes) {
-  write_copy<pb::HeartbeatAnswer>(value, bytes);
 }
 void encode(const Report& value, std::string& bytes) { write_copy<pb::Report>(value, bytes); }
 void encode(const ReportAnswer& value, std::string& bytes) {
@@ -110,6 +118,15 @@ void encode(const Heartbeat& value, std::string& bytes) {
     message.add_unreachable_node(peer.node);
     message.add_unreachable_incarnation(peer.incarnation);
   }
+  message.set_list_version(value.list_version);
+  write(message, bytes);
+}
+
+void encode(const HeartbeatReply& value, std::string& bytes) {
+  pb::HeartbeatAnswer message;
+  fill(value, message);
+  if (!value.changed.members.empty()) fill_members(value.changed, *message.mutable_changed());
+  for (const NodeId node : value.gone) message.add_gone(node);
   write(message, bytes);
 }
 
@@ -234,13 +251,7 @@ void encode(const ListAnswer& value, std::string& bytes) {
 
 void encode(const MembersAnswer& value, std::string& bytes) {
   pb::MembersAnswer message;
-  for (const MemberInfo& member : value.members) {
-    fill(member.descriptor, *message.add_member());
-    *message.mutable_state() +=
-        static_cast<char>(static_cast<unsigned>(member.state) | (member.draining ? 2u : 0u));
-    message.add_used_bytes(member.used_bytes);
-    message.add_entries(member.entries);
-  }
+  fill_members(value, message);
   write(message, bytes);
 }
 

@@ -36,13 +36,34 @@ struct Unreachable {
   Incarnation incarnation = 0;
   bool operator==(const Unreachable&) const = default;
 };
+struct MemberInfo {
+  Descriptor descriptor;
+  MemberState state = MemberState::kOk;
+  bool draining = false;
+  bool readable = false;  // Member::readable()
+  std::uint64_t used_bytes = 0;
+  std::uint64_t entries = 0;
+  bool operator==(const MemberInfo&) const = default;
+};
+struct MembersAnswer {
+  std::vector<MemberInfo> members;
+};
+
 struct Heartbeat {
   Load load;
   std::vector<Unreachable> unreachable;
+  std::uint64_t list_version = 0;  // of the list of members that the caller has; 0: none
 };
 struct HeartbeatReply {
   HeartbeatAnswer answer = HeartbeatAnswer::kOk;
   std::uint64_t removal = 0;
+  // How long the caller may use the list of members, from the time of the heartbeat.
+  std::uint32_t lease_ms = 0;
+  std::uint64_t list_version = 0;
+  // What has changed in the list since the caller's version.
+  MembersAnswer changed;
+  std::vector<NodeId> gone;
+  bool whole = false;  // `changed` is the whole list
 };
 
 struct Publish {
@@ -123,18 +144,6 @@ struct ListAnswer {
   std::vector<ListedKey> keys;  // sorted, each once
   bool more = false;            // ask again with after = the last key
   std::uint32_t unconfirmed = 0;
-};
-
-struct MemberInfo {
-  Descriptor descriptor;
-  MemberState state = MemberState::kOk;
-  bool draining = false;
-  std::uint64_t used_bytes = 0;
-  std::uint64_t entries = 0;
-  bool operator==(const MemberInfo&) const = default;
-};
-struct MembersAnswer {
-  std::vector<MemberInfo> members;
 };
 
 struct StatsAnswer {

@@ -46,7 +46,6 @@ constexpr BodyLimits body_limits(std::uint8_t method) {
   switch (static_cast<Method>(method)) {
     case Method::kAttend:
     case Method::kJoin:
-    case Method::kHeartbeat:
     case Method::kLeave:
     case Method::kReport:
     case Method::kDrain:
@@ -68,6 +67,7 @@ constexpr BodyLimits body_limits(std::uint8_t method) {
     case Method::kList:
     case Method::kListLocal:
       return {kMaxMatchBody, kMaxListBody, true};
+    case Method::kHeartbeat:
     case Method::kMembers:
       return {kMaxSmallBody, kMaxMembersBody, true};
   }

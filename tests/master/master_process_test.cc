@@ -66,6 +66,16 @@ wire::RemoveMatchingAnswer remove_matching(MasterClient& client, const std::stri
   return reply.value_or(wire::RemoveMatchingAnswer{});
 }
 
+// Whether other members may read from the member without a question.
+bool readable(MasterClient& client, NodeId node) {
+  const auto answer = wait_for<wire::MembersAnswer>(
+      [&](auto done) { client.members(soon(), std::move(done)); });
+  EXPECT_TRUE(answer.has_value()) << answer.error().to_string();
+  return answer && std::ranges::any_of(answer->members, [node](const wire::MemberInfo& member) {
+           return member.descriptor.node == node && member.readable;
+         });
+}
+
 TEST(MasterProcess, PublishedObjectsAreFoundByEveryClient) {
   const MasterProcess master({});
   HoldingAgent agent(to({master.address()}), 1);
@@ -235,8 +245,10 @@ TEST(MasterProcess, ALateMembersObjectsCountOnlyAfterItsMissedRemovals) {
   ASSERT_TRUE(after.has_value());
   EXPECT_EQ(*after, std::vector<Verdict>{Verdict::kAccepted});
   EXPECT_FALSE(late.client().ready());
+  EXPECT_FALSE(readable(*reader, 1)) << "the master does not know the member's objects yet";
   late.stall_matching(false);
   ASSERT_TRUE(late.until_ready());
+  EXPECT_TRUE(readable(*reader, 1));
   EXPECT_FALSE(late.holds("a1"));
   EXPECT_EQ(found(*reader, {"a1", "a2", "c1"}), 1u);
 }
@@ -504,7 +516,8 @@ TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
   // The refusal shows which value won.
   const std::string config = file("suspect_ms = 300\ngone_ms = 200\nheartbeat_ms = 100\n");
   EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "gone before it is suspected";
-  EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "400", "--listen",
+  EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "499"}).first, 1) << "a short lease";
+  EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "500", "--listen",
                              "127.0.0.1:" + std::to_string(conformance::free_port())})
                 .first,
             0);

@@ -141,11 +141,19 @@ TEST(WireCodec, LargestBatchesFitTheirFrames) {
   EXPECT_LE(bytes_of(place).size(), limit(Method::kPlace).answer_bytes);
   EXPECT_EQ(through(place).nodes, place.nodes);
   MembersAnswer members;
-  MemberInfo member{descriptor(), MemberState::kSuspected, true, UINT64_MAX, UINT64_MAX};
+  MemberInfo member{descriptor(), MemberState::kSuspected, true, true, UINT64_MAX, UINT64_MAX};
   member.descriptor.address.assign(kMaxAddressBytes, 'x');
   members.members.assign(kMaxMembers, member);
   EXPECT_LE(bytes_of(members).size(), limit(Method::kMembers).answer_bytes);
   EXPECT_EQ(through(members).members, members.members);
+  HeartbeatReply reply;
+  reply.list_version = UINT64_MAX;
+  reply.lease_ms = kMaxLeaseMs;
+  reply.changed = members;
+  reply.gone.assign(kMaxMembers, UINT64_MAX);
+  EXPECT_LE(bytes_of(reply).size(), limit(Method::kHeartbeat).answer_bytes);
+  EXPECT_EQ(through(reply).changed.members, members.members);
+  EXPECT_EQ(through(reply).gone, reply.gone);
   Drop drop{.items = std::vector<RemoveItem>(kMaxItems, {key(1), 5}), .removal = 1};
   EXPECT_LE(bytes_of(drop).size(), limit(Method::kDrop).request_bytes);
 }

@@ -123,6 +123,12 @@ Fleet::RemoteRequestPointer Fleet::get(SimNode& node, const std::string& key, sh
   return begin(node, RemoteRequest::Kind::kFetch, std::move(item));
 }
 
+Fleet::RemoteRequestPointer Fleet::exists(SimNode& node, const std::string& key) {
+  RemoteRequest::Item item;
+  item.key = key;
+  return begin(node, RemoteRequest::Kind::kExists, std::move(item));
+}
+
 Fleet::RemoteRequestPointer Fleet::remove(SimNode& node, const std::string& key) {
   RemoteRequest::Item item;
   item.key = key;

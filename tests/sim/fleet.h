@@ -43,6 +43,8 @@ class Fleet {
   std::uint64_t leader_of(std::uint32_t partition) const;
   // Cuts an agent off from a master, or joins them again.
   void cut(SimNode& node, SimMaster& master, bool cut);
+  // The agent's links to all masters break. The agent dials again.
+  void break_links(SimNode& node) { links_.cut(node.id()); }
   StoreWorld& store() { return store_; }
   std::uint64_t now_ns() const { return now_ns_; }
 
@@ -51,6 +53,7 @@ class Fleet {
                            std::uint8_t replicas = 1, bool upsert = false);
   // pin: the reader's pin, which the caller must clear.
   RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
+  RemoteRequestPointer exists(SimNode& node, const std::string& key);
   RemoteRequestPointer remove(SimNode& node, const std::string& key);
 
   // Moves the time on and delivers the messages that are due.

@@ -170,24 +170,24 @@ void History::check_read(const Reader& reader, Number number, std::uint64_t begi
 void History::check_stale(const Reader& reader, Number number, std::uint64_t begin_ns,
                           std::uint64_t now_ns) {
   const Put& put = puts_[number];
-  if (clocks_differ_ || stale_reads_.size() >= 20) return;
+  if (clocks_differ_) return;
   const auto replaced = [&](std::uint64_t from_ns, std::uint64_t to_ns) {
     return put.end_ns < from_ns && to_ns < begin_ns && calm_at(reader.node, from_ns, now_ns);
   };
-  const auto note_stale = [&](const std::string& by) {
-    stale_reads_.push_back("a get begun at " + std::to_string(begin_ns / 1000) + " us on node " +
-                           std::to_string(reader.node) + " read " + name(number) + " after " + by);
+  const auto fail_after = [&](const std::string& by) {
+    fail("a get begun at " + std::to_string(begin_ns / 1000) + " us on node " +
+         std::to_string(reader.node) + " read " + name(number) + " after " + by);
   };
   for (const Remove& remove : removes_) {
     if (remove.key == put.key && remove.sure && replaced(remove.begin_ns, remove.end_ns)) {
-      return note_stale("a removal that ended at " + std::to_string(remove.end_ns / 1000) + " us");
+      return fail_after("a removal that ended at " + std::to_string(remove.end_ns / 1000) + " us");
     }
   }
   for (Number later = 0; later < puts_.size(); ++later) {
     const Put& by = puts_[later];
     const bool acknowledged = by.ending == Ending::kStored && by.announced && by.upsert;
     if (by.key == put.key && acknowledged && replaced(by.begin_ns, by.end_ns)) {
-      return note_stale(name(later));
+      return fail_after(name(later));
     }
   }
 }

@@ -77,9 +77,6 @@ class History {
 
   void fail(std::string what);
   const std::vector<std::string>& failures() const { return failures_; }
-  // Reads of replaced or removed objects by readers whose own links were up, while others failed: a known
-  // defect, and no failure yet.
-  const std::vector<std::string>& stale_reads() const { return stale_reads_; }
   std::uint64_t hash() const { return hash_; }
   std::vector<std::byte> bytes_of(Number put) const;
   const Put& put(Number number) const { return puts_[number]; }
@@ -109,7 +106,7 @@ class History {
   std::map<unsigned, std::uint64_t> lost_;                     // key: last time
   std::map<std::pair<unsigned, unsigned>, Number> last_read_;  // reader, key
   std::map<unsigned, std::map<std::uint64_t, std::optional<Number>>> final_;
-  std::vector<std::string> failures_, stale_reads_;
+  std::vector<std::string> failures_;
 };
 
 }  // namespace mc::sim

@@ -76,9 +76,11 @@ class SimPort final : public agent::MasterPort {
   void report_unreachable(metadata::wire::Unreachable peer) override {
     link_->report_unreachable(peer);
   }
+  void refresh_members() override { link_->refresh_members(); }
   std::uint64_t removals_seen() const override { return link_->removals_seen(); }
   std::uint64_t refused_up_to() const override { return link_->refused_up_to(); }
   std::uint64_t epoch() const override { return link_->epoch(); }
+  const metadata::MemberList& member_list() const override { return link_->member_list(); }
   const std::string& leader() const override { return link_->leader(); }
   bool ready() const override { return link_->ready(); }
 

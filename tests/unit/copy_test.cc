@@ -22,6 +22,7 @@ class Host final : public ClusterNode {
   Host(MemberId id, transport::testing::LoopNetwork& network)
       : ClusterNode({id, 1, "secret", {}, {}}), transport_(network.make(id)) {
     connect({&master}, *transport_);
+    be_told(true);
     tenant = make_tenant("copied", hash_seed("copied"));
     EXPECT_TRUE(tenant && add_tenant(tenant, {}).ok());
   }
@@ -30,14 +31,12 @@ class Host final : public ClusterNode {
     stop();
   }
   int wait_fd() const override { return -1; }
+  void be_told(bool readable) {
+    std::vector<metadata::wire::MemberInfo> members(2);
+    for (const MemberId node : {1u, 2u}) members[node - 1].descriptor.node = node;
+    master.tell(members, readable);
+  }
   void turn() {
-    while (!master.members_asked.empty()) {
-      metadata::wire::MembersAnswer members;
-      for (const MemberId id : {1u, 2u}) members.members.emplace_back().descriptor.node = id;
-      const auto answer = std::move(master.members_asked.front());
-      master.members_asked.pop_front();
-      answer(members);
-    }
     poll(now_ns());
     flush(now_ns());
   }
@@ -63,28 +62,49 @@ class Host final : public ClusterNode {
   std::unique_ptr<transport::Transport> transport_;
 };
 
-class CopyTest : public ::testing::Test {
+class TwoHosts : public ::testing::Test {
+ protected:
+  bool turn_until(const std::function<bool()>& there, std::uint64_t most_ns = kWatchdogNs) {
+    for (const std::uint64_t until_ns = now_ns() + most_ns; now_ns() < until_ns;) {
+      if (there()) return true;
+      source_.turn();
+      target_.turn();
+    }
+    return false;
+  }
+  metadata::wire::Copy order_of(const PublishItem& put) {
+    return {put.hash, put.version, put.bytes, 1, {}, 0, 0};
+  }
+
+  transport::testing::LoopNetwork network_;
+  Host source_{1, network_};
+  Host target_{2, network_};
+};
+
+// The master may have replaced the object without this holder.
+TEST_F(TwoHosts, AHolderThatTheMasterDoesNotListAsReadableAnswersNoQuestions) {
+  source_.put("key", std::vector<std::byte>(100, std::byte{42}));
+  ASSERT_TRUE(turn_until([&] { return !source_.master.published.empty(); }));
+  source_.be_told(false);
+  target_.copy(order_of(source_.master.published.front().items.front()), [](const Status&) {});
+  EXPECT_FALSE(turn_until([&] { return !target_.master.published.empty(); }, 50 * kMs));
+  source_.be_told(true);
+  EXPECT_TRUE(turn_until([&] { return !target_.master.published.empty(); })) << "it asks again";
+}
+
+class CopyTest : public TwoHosts {
  protected:
   // Host 1 has an object. Host 2 has read the object and told the master; no verdict has come yet.
   void SetUp() override {
     source_.put("key", std::vector<std::byte>(100, std::byte{42}));
     ASSERT_TRUE(turn_until([&] { return !source_.master.published.empty(); }));
     const PublishItem& put = source_.master.published.front().items.front();
-    target_.copy({put.hash, put.version, put.bytes, 1, {}, 0, 0},
-                 [this](const Status& status) { done_.push_back(status.code()); });
+    target_.copy(order_of(put), [this](const Status& status) { done_.push_back(status.code()); });
     ASSERT_TRUE(turn_until([&] { return !target_.master.published.empty(); }));
     told_ = target_.master.published.front().items.front();
     ASSERT_EQ(told_.version, put.version);
     ASSERT_EQ(told_.what, PublishItem::What::kHolds);
     ASSERT_TRUE(done_.empty());
-  }
-  bool turn_until(const std::function<bool()>& there) {
-    for (const std::uint64_t until_ns = now_ns() + kWatchdogNs; now_ns() < until_ns;) {
-      if (there()) return true;
-      source_.turn();
-      target_.turn();
-    }
-    return false;
   }
   void answer(Result<std::vector<Verdict>> verdicts) {
     const auto first = std::move(target_.master.published.front());
@@ -92,9 +112,6 @@ class CopyTest : public ::testing::Test {
     first.done(std::move(verdicts));
   }
 
-  transport::testing::LoopNetwork network_;
-  Host source_{1, network_};
-  Host target_{2, network_};
   PublishItem told_;
   std::vector<mc_status> done_;
 };

@@ -12,6 +12,7 @@
 
 #include "agent/pool/object_store.h"
 #include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
 #include "libmc/base/hash.h"
 #include "shm/index_reader.h"
 #include "shm/layout.h"
@@ -192,6 +193,26 @@ TEST(GoldenIndex, AReaderFindsTheObjectsOfAFileOfVersionTwo) {
   EXPECT_EQ(extents[1].offset_bytes, 0x2000u);
   EXPECT_EQ(extents[1].length_bytes, 188u) << "what is left of 700 bytes";
   EXPECT_FALSE(reader->find(kGone.data(), kGone.size(), hash_of(kGone), nullptr, found));
+}
+
+// Files of earlier agents have 0 here.
+TEST(GoldenIndex, AReaderFindsNothingAfterTheEndOfTheLease) {
+  const IndexFile index = golden_index();
+  const auto reader = shm::IndexReader::open(index.mapping.data(), kFileBytes);
+  ASSERT_TRUE(reader);
+  auto& until_ns = reinterpret_cast<shm::IndexHeader*>(index.mapping.data())->readable_until_ns;
+  const auto finds = [&] {
+    shm::FoundObject found;
+    return reader->find(kParent.data(), kParent.size(), hash_of(kParent), nullptr, found);
+  };
+  EXPECT_EQ(until_ns.load_relaxed(), shm::kNoLeaseNeeded);
+  EXPECT_TRUE(finds());
+  until_ns.store_relaxed(now_ns() + 3600 * 1'000'000'000ull);
+  EXPECT_TRUE(finds());
+  until_ns.store_relaxed(now_ns());
+  EXPECT_FALSE(finds());
+  until_ns.store_relaxed(shm::kLeaseIsOver);
+  EXPECT_FALSE(finds());
 }
 
 // The slot's hint at the place of the bytes is only used to prefetch, and decides nothing.

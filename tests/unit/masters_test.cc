@@ -48,6 +48,7 @@ class MastersTest : public ::testing::Test {
     return {{node, incarnation, "10.0.0.1:7401", node, 0, 1 << 20},
             metadata::MemberState::kOk,
             false,
+            false,
             500,
             entries};
   }
@@ -110,16 +111,37 @@ TEST_F(MastersTest, MembersAreWhomAnyReadyMasterKnows) {
   EXPECT_EQ(members[2], member(8, 1, 2));
 }
 
-// Otherwise the loop would turn without a pause until the answer comes.
-TEST_F(MastersTest, AnOpenQuestionForMembersWantsNoTurnOfTheLoop) {
+TEST_F(MastersTest, MissedMembersAreAskedForSoonAndNotAtEveryTurn) {
   Peers peers(1, {});
   MemberRefresh refresh(masters_, peers);
-  refresh.poll(1'000'000'000);
+  EXPECT_EQ(refresh.next_ns(), UINT64_MAX) << "answers turn the loop";
   peers.missed();
-  refresh.poll(1'100'000'000);
+  refresh.poll(1'000'000'000);
+  EXPECT_EQ(ports_[0].refreshes, 1);
   EXPECT_EQ(refresh.next_ns(), UINT64_MAX);
-  for (ScriptedMaster& port : ports_) port.members_asked[0](fail(MC_TIMEOUT));
-  EXPECT_LE(refresh.next_ns(), 1'100'000'000 + MemberRefresh::kSoonNs);
+  peers.missed();
+  refresh.poll(1'000'000'001);
+  EXPECT_EQ(ports_[0].refreshes, 1);
+  EXPECT_EQ(refresh.next_ns(), 1'000'000'000 + MemberRefresh::kSoonNs);
+  refresh.poll(refresh.next_ns());
+  for (const ScriptedMaster& port : ports_) EXPECT_EQ(port.refreshes, 2);
+}
+
+// The lists of the partitions change at different times.
+TEST_F(MastersTest, PeersAreTheMembersOfAllPartitions) {
+  Peers peers(1, {});
+  MemberRefresh refresh(masters_, peers);
+  ports_[0].tell({member(5, 7, 1)});
+  ports_[1].tell({member(5, 7, 1), member(6, 2, 1)});
+  refresh.poll(1);
+  EXPECT_EQ(peers.all().size(), 2u);
+  wire::HeartbeatReply later;
+  later.list_version = 2;
+  later.gone = {5, 6};
+  ports_[1].members_list.take(later, 0);
+  refresh.poll(2);
+  ASSERT_EQ(peers.all().size(), 1u);
+  EXPECT_NE(peers.find(5), nullptr) << "partition 0 still names the member";
 }
 
 TEST_F(MastersTest, MembersAreAnErrorOnlyIfNoMasterAnswers) {

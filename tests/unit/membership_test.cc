@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libmc/base/clock.h"
+#include "metadata/master/client/member_list.h"
 #include "metadata/membership/epoch_fence.h"
 
 namespace mc::metadata {
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Optional;
 
 // A cluster whose time the test sets.
 class Cluster {
@@ -115,7 +117,7 @@ TEST(Membership, OneReportShortensTheSilenceThatIsWaitedFor) {
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
 }
 
-TEST(Membership, TwoReportsSuspectAtOnceAndBuryAfterHalfASecond) {
+TEST(Membership, TwoReportsSuspectAtOnceAndBuryNoSoonerThanOne) {
   Cluster cluster;
   for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
   cluster.take_events();
@@ -124,10 +126,114 @@ TEST(Membership, TwoReportsSuspectAtOnceAndBuryAfterHalfASecond) {
   EXPECT_THAT(cluster.take_events(), IsEmpty());
   cluster.report(3, 1);
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 1, 1}));
-  cluster.run(300, {2, 3});
+  cluster.run(500, {2, 3});
   EXPECT_THAT(cluster.take_events(), IsEmpty());
   cluster.run(100, {2, 3});
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
+}
+
+TEST(Membership, ANodeIsReadableFromItsReportToItsSilence) {
+  Cluster cluster;
+  cluster.join(1);
+  const auto readable = [&] { return cluster.membership().find(1)->readable(); };
+  EXPECT_FALSE(readable()) << "the leader does not know the node's objects";
+  cluster.membership().reported(1, 2);
+  EXPECT_FALSE(readable()) << "of another incarnation";
+  cluster.membership().reported(1, 1);
+  EXPECT_TRUE(readable());
+  cluster.run(500, {});
+  EXPECT_TRUE(readable());
+  cluster.run(100, {});
+  EXPECT_FALSE(readable());
+  cluster.beat(1);
+  EXPECT_TRUE(readable());
+  cluster.join(1, 2);
+  EXPECT_FALSE(readable());
+}
+
+// Two hosts with broken networks must not keep all other hosts from reading.
+TEST(Membership, ReportsOfPeersDoNotMakeANodeUnreadableThatIsHeard) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
+  cluster.membership().reported(1, 1);
+  cluster.report(2, 1);
+  cluster.report(3, 1);
+  EXPECT_EQ(cluster.state(1), MemberState::kSuspected);
+  cluster.run(200, {1, 2, 3});
+  EXPECT_TRUE(cluster.membership().find(1)->readable());
+}
+
+// A tick that comes late makes the end late as well: the lists had named the node until then.
+TEST(Membership, ANodeIsGoneALeaseAfterItsSilenceWasSeen) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 2; ++node) cluster.join(node);
+  cluster.run(500, {2});
+  cluster.pause(200);
+  cluster.tick();
+  EXPECT_TRUE(cluster.membership().find(1)->silent);
+  cluster.take_events();
+  cluster.run(300, {2});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.run(100, {2});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
+}
+
+TEST(Membership, NamesTheNodesThatHaveChangedSinceAVersion) {
+  MembershipOptions options;
+  options.max_members = 4;
+  Cluster cluster(options);
+  Membership& membership = cluster.membership();
+  for (NodeId node = 1; node <= 2; ++node) cluster.join(node);
+  const std::uint64_t version = membership.version();
+  EXPECT_THAT(membership.changed_since(version), Optional(IsEmpty()));
+  cluster.beat(1);
+  EXPECT_EQ(membership.version(), version) << "a heartbeat changes no list";
+  membership.reported(1, 1);
+  membership.reported(1, 1);
+  EXPECT_THAT(membership.changed_since(version), Optional(ElementsAre(1)));
+  cluster.run(1000, {1});
+  EXPECT_EQ(membership.find(2), nullptr);
+  EXPECT_THAT(membership.changed_since(version), Optional(ElementsAre(1, 2)));
+  EXPECT_EQ(membership.changed_since(membership.version() + 1), std::nullopt) << "of another leader";
+  cluster.join(3);
+  cluster.join(3, 2);
+  cluster.join(3, 3);
+  EXPECT_EQ(membership.changed_since(version), std::nullopt) << "too many changes ago";
+}
+
+wire::HeartbeatReply told(std::uint64_t version, const std::vector<NodeId>& readable) {
+  wire::HeartbeatReply reply;
+  reply.list_version = version;
+  reply.lease_ms = 1000;
+  for (const NodeId node : readable) {
+    wire::MemberInfo& member = reply.changed.members.emplace_back();
+    member.descriptor.node = node;
+    member.readable = true;
+  }
+  return reply;
+}
+
+TEST(MemberList, TakesChangesAndTheLeaseOfEachAnswer) {
+  MemberList list;
+  EXPECT_FALSE(list.readable(1));
+  wire::HeartbeatReply all = told(7, {1, 2});
+  all.whole = true;
+  list.take(all, now_ns() - 2'000 * kMs);
+  EXPECT_FALSE(list.readable(1)) << "the lease counts from the question";
+  EXPECT_EQ(list.version(), 7u);
+  list.take(told(7, {}), now_ns());
+  EXPECT_TRUE(list.readable(1));
+  EXPECT_EQ(list.changes(), 1u);
+  wire::HeartbeatReply change = told(9, {});
+  change.gone = {1};
+  list.take(change, now_ns());
+  EXPECT_FALSE(list.readable(1));
+  EXPECT_TRUE(list.readable(2));
+  list.take(told(8, {1}), now_ns());
+  EXPECT_FALSE(list.readable(1)) << "an older answer";
+  list.begin_anew();
+  EXPECT_EQ(list.version(), 0u);
+  EXPECT_TRUE(list.readable(2)) << "the lease outlives the link";
 }
 
 TEST(Membership, ANodeThatIsHeardIsNeverGoneWhateverPeersSay) {
@@ -226,7 +332,8 @@ TEST(Membership, RefusesADescriptorThatSaysNothing) {
 }
 
 // Over random histories: events alternate as the picture in membership.h shows. No member is gone
-// sooner than a rule allows. A member that is silent for a second of ticks is gone.
+// sooner than a rule allows. A member that is silent for a second, and for two ticks, is gone. No member
+// is gone sooner than a lease after a list has named the member as readable.
 TEST(Membership, EventsFollowThePictureInRandomHistories) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -235,6 +342,7 @@ TEST(Membership, EventsFollowThePictureInRandomHistories) {
     Membership::Events events;
     std::map<NodeId, MemberEvent> last;
     std::map<NodeId, std::uint64_t> heard_ns;
+    std::map<NodeId, std::uint64_t> readable_ns;
     std::uint64_t now_ns = 0;
     std::set<MemberEvent> met;
     for (int step = 0; step < 2000; ++step) {
@@ -247,6 +355,7 @@ TEST(Membership, EventsFollowThePictureInRandomHistories) {
         if (random() % 8 == 0) {
           Descriptor descriptor{node, 1, "a:1", 1, 1, 1};
           ASSERT_TRUE(membership.join(descriptor, now_ns, events).ok());
+          membership.reported(node, 1);
           heard_ns[node] = now_ns - membership.paused_ns();
         }
       } else if (!quiet) {
@@ -275,13 +384,16 @@ TEST(Membership, EventsFollowThePictureInRandomHistories) {
           case MemberEvent::kGone:
             ASSERT_TRUE(before != last.end());
             EXPECT_NE(before->second, MemberEvent::kGone);
-            EXPECT_GE(now_ns - membership.paused_ns() - heard_ns[event.node], 500 * kMs);
+            EXPECT_GE(now_ns - membership.paused_ns() - heard_ns[event.node], 700 * kMs);
+            EXPECT_GE(now_ns - membership.paused_ns() - readable_ns[event.node], 400 * kMs);
             break;
         }
         last[event.node] = event.what;
       }
       for (const Member& present : membership.members()) {
-        EXPECT_LT(now_ns - membership.paused_ns() - heard_ns[present.descriptor.node], 1000 * kMs);
+        const NodeId id = present.descriptor.node;
+        EXPECT_LT(now_ns - membership.paused_ns() - heard_ns[id], 1120 * kMs);
+        if (present.readable()) readable_ns[id] = now_ns - membership.paused_ns();
       }
       if (::testing::Test::HasFailure()) FAIL() << "at step " << step;
     }

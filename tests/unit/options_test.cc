@@ -299,7 +299,8 @@ TEST(OptionsTest, CapacityAndGrowthFitThePool) {
 TEST(OptionsTest, NamespaceTablesBecomeNamespaces) {
   const auto loaded = load(
       "arenas = 1\n[[namespace]]\nname = 'one'\nmode = 'isolated'\npool_bytes = '2MiB'\n"
-      "allow_uids = [5]\n[[namespace]]\nname = 'two-2_b.c'\npolicy = 'lru'\n");
+      "allow_uids = [5]\n[[namespace]]\nname = 'two-2_b.c'\npolicy = 'lru'\n"
+      "reads_without_lease = 'miss'\n");
   ASSERT_TRUE(loaded) << loaded.error().to_string();
   const auto& tenants = loaded->options.namespaces;
   ASSERT_EQ(tenants.size(), 2u);
@@ -310,6 +311,9 @@ TEST(OptionsTest, NamespaceTablesBecomeNamespaces) {
   EXPECT_EQ(tenants[0].policy, "");
   EXPECT_FALSE(tenants[1].isolated);
   EXPECT_EQ(tenants[1].policy, "lru");
+  EXPECT_EQ(loaded->options.reads_without_lease, "serve");
+  EXPECT_EQ(tenants[0].reads_without_lease, "");
+  EXPECT_EQ(tenants[1].reads_without_lease, "miss");
   EXPECT_EQ(text_of(*loaded, "namespace.one.pool_bytes").value, "2MiB");
   EXPECT_EQ(text_of(*loaded, "namespace.one.pool_bytes").source, "file");
   EXPECT_EQ(text_of(*loaded, "namespace.one.policy").source, "default");

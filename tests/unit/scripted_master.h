@@ -32,6 +32,8 @@ class ScriptedMaster final : public MasterPort {
   };
   bool is_ready = true;
   std::string address = "10.0.0.1:7400";
+  metadata::MemberList members_list;
+  int refreshes = 0;
   std::deque<Published> published;
   std::deque<Done<metadata::wire::RemoveReply>> removes;
   std::deque<Located> locates;
@@ -57,6 +59,16 @@ class ScriptedMaster final : public MasterPort {
              Done<metadata::wire::DrainAnswer> done) override {
     drains.push_back(std::move(done));
   }
+  // The list of members that the master tells next, with a lease of a day.
+  void tell(std::vector<metadata::wire::MemberInfo> members, bool readable = true) {
+    metadata::wire::HeartbeatReply reply;
+    reply.whole = true;
+    reply.list_version = members_list.version() + 1;
+    reply.lease_ms = 86'400'000;
+    for (metadata::wire::MemberInfo& member : members) member.readable = readable;
+    reply.changed.members = std::move(members);
+    members_list.take(reply, now_ns());
+  }
   // No test makes these calls, or no test waits for the answer.
   void place(const metadata::wire::Place&, std::uint64_t,
              Done<metadata::wire::PlaceAnswer>) override {}
@@ -70,9 +82,11 @@ class ScriptedMaster final : public MasterPort {
   void relocation(const metadata::wire::RelocationId&, std::uint64_t,
                   Done<metadata::wire::RelocationAnswer>) override {}
   void report_unreachable(metadata::wire::Unreachable) override {}
+  void refresh_members() override { ++refreshes; }
   [[nodiscard]] std::uint64_t removals_seen() const override { return 0; }
   [[nodiscard]] std::uint64_t refused_up_to() const override { return 0; }
   [[nodiscard]] std::uint64_t epoch() const override { return 1; }
+  [[nodiscard]] const metadata::MemberList& member_list() const override { return members_list; }
   [[nodiscard]] bool ready() const override { return is_ready; }
   [[nodiscard]] const std::string& leader() const override { return address; }
 };

@@ -46,8 +46,10 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
     RemoteRequest::Item& item = remote_request->items[i];
     if (!item.open) continue;
     // The object may have arrived since the client looked.
-    if (serve_locally(operations_, *remote_request, item, tenant)) continue;
     const KeyHash name = tenant.name_of(item.key);
+    if (may_serve_own(tenant, name) && serve_locally(operations_, *remote_request, item, tenant)) {
+      continue;
+    }
     if (Fetch* const same = joinable_.find(name);
         same != nullptr && same->tenant() == &tenant && may_join(*same)) {
       ++counters_.joined;
@@ -81,9 +83,15 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
 
 void Fetcher::exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
   for (RemoteRequest::Item& item : remote_request->items) {
-    if (item.open) serve_locally(operations_, *remote_request, item, tenant);
+    if (item.open && may_serve_own(tenant, tenant.name_of(item.key))) {
+      serve_locally(operations_, *remote_request, item, tenant);
+    }
   }
   locator_.exists(remote_request, tenant);
+}
+
+bool Fetcher::may_serve_own(const ClusterTenant& tenant, const KeyHash& name) const {
+  return !tenant.tenant()->reads_need_lease || locator_.readable(name, peers_.self());
 }
 
 // A read under way may have begun before the object was removed, while the reader that wants to
@@ -218,6 +226,7 @@ void Fetcher::take_found(Fetch& fetch) {
     return miss(fetch, recovering ? counters_.recovering : counters_.nobody);
   }
   const bool striped = found.object.attributes.striped;
+  if (!striped && serve_own(fetch, found)) return;
   fetch.located_version = striped ? 0 : found.object.version;
   if (!striped) {
     go_ask(fetch, peers_.reading_order(fetch.name, found.holders));
@@ -234,6 +243,20 @@ void Fetcher::take_found(Fetch& fetch) {
   fetch.asked = metadata::kNoNode;
   fetch.answer.reset();
   if (striped) gather(fetch, found);
+}
+
+// The object has arrived here meanwhile, or the host may read the object only by the master's word.
+bool Fetcher::serve_own(Fetch& fetch, const FoundObject& found) {
+  if (std::ranges::find(found.holders, peers_.self()) == found.holders.end()) return false;
+  // The master's answer is older than the request of a reader that has joined.
+  if (std::exchange(fetch.joined, false) && !may_serve_own(*fetch.tenant(), fetch.name)) {
+    fetch.at = Step::kLocate;
+    return true;
+  }
+  fetch.readers.serve_own(operations_, *fetch.tenant());
+  if (!fetch.readers.empty()) return false;
+  end(fetch);
+  return true;
 }
 
 // When the next holder should be asked. The last holder may take all the time that is left.
@@ -305,6 +328,12 @@ void Fetcher::take_answer(Fetch& fetch) {
 }
 
 void Fetcher::read(Fetch& fetch) {
+  // The master's answer is older than the request of a reader that has joined.
+  if (fetch.joined && !locator_.readable(fetch.name, fetch.object.from.node)) {
+    fetch.joined = false;
+    fetch.at = Step::kLocate;
+    return;
+  }
   fetch.version = fetch.object.from.row.version;
   ReadTerms terms;
   terms.deadline_ns = fetch.deadline_ns;

@@ -72,6 +72,7 @@ class Fetcher {
   using Known = Fetch::Known;
 
   bool may_join(const Fetch& fetch) const;
+  bool may_serve_own(const ClusterTenant& tenant, const metadata::KeyHash& name) const;
 
   void step(Fetch& fetch);
   void go_on(Fetch& fetch);
@@ -79,6 +80,7 @@ class Fetcher {
   void ask_master(Fetch& fetch);
   void ask_guess(Fetch& fetch);
   void take_found(Fetch& fetch);
+  bool serve_own(Fetch& fetch, const FoundObject& found);
   std::uint64_t end_of_try(const Fetch& fetch) const;
   void ask_holder(Fetch& fetch);
   void take_answer(Fetch& fetch);

@@ -20,6 +20,7 @@ constexpr std::size_t kLocateBatch = 512;
 Location* Locator::cached(const KeyHash& name) {
   Location* const known = locations_.find(name);
   if (known == nullptr || !peers_.id_of(known->node)) return nullptr;
+  if (!readable(name, known->node)) return nullptr;
   ++counters_.location_hits;
   return known;
 }
@@ -30,6 +31,7 @@ std::vector<MemberId> Locator::known_holders(const KeyHash& name) {
   const auto end = std::ranges::find(*known, metadata::kNoNode);
   std::vector<MemberId> holders = peers_.reading_order(name, {known->begin(), end});
   holders_.forget(name);
+  std::erase_if(holders, [&](MemberId holder) { return !readable(name, holder); });
   if (holders.empty() || !peers_.id_of(holders.front())) return {};
   ++counters_.holder_hits;
   return holders;
@@ -99,7 +101,7 @@ void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
     if (!item.open) continue;
     const KeyHash name = tenant.name_of(item.key);
     if (!master_ready(name)) {
-      const Location* const known = locations_.find(name);
+      const Location* const known = cached(name);
       counters_.master_away += known != nullptr ? 0 : 1;
       item.length = known != nullptr ? known->row.length : 0;
       operations_.settle(*remote_request, item, known != nullptr ? MC_OK : MC_NOT_FOUND);

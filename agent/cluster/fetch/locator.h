@@ -43,11 +43,15 @@ class Locator {
         reader_(reader),
         counters_(counters) {}
 
-  // The location of the last read, if the host is still a peer; else null.
+  // The location of the last read, if the host is a peer and readable; else null.
   Location* cached(const metadata::KeyHash& name);
-  // Holders that exists() has learned, in reading order. Each answer is used once. Empty if the
+  // Readable holders that exists() has learned, in reading order. Each answer is used once. Empty if the
   // nearest holder is no peer.
   std::vector<MemberId> known_holders(const metadata::KeyHash& name);
+  // Whether the object may be read from the host without a question to the master.
+  bool readable(const metadata::KeyHash& name, MemberId node) const {
+    return masters_.readable(name, node);
+  }
   bool master_ready(const metadata::KeyHash& name) const { return masters_.of(name).ready(); }
   // The answer is stored in the Fetch. REQUIRES: master_ready() for the name.
   void ask(const Question& question) { questions_.push_back(question); }

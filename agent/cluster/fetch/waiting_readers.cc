@@ -53,6 +53,13 @@ void WaitingReaders::serve(OperationTable& operations, FetchedObject& object,
   }
 }
 
+void WaitingReaders::serve_own(OperationTable& operations, const ClusterTenant& tenant) {
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    return !waiter.remote_request->abandoned &&
+           serve_locally(operations, *waiter.remote_request, waiter.its_item(), tenant);
+  });
+}
+
 void WaitingReaders::fail(OperationTable& operations, mc_status status) {
   for (const Waiter& waiter : std::exchange(waiters_, {})) waiter.settle(operations, status);
 }

@@ -31,6 +31,8 @@ class WaitingReaders {
 
   // Pins the object for all readers, and serves the reservation unpublished.
   void serve(OperationTable& operations, FetchedObject& object, FetchCounters& counters);
+  // Serves the readers with the object of this host, if the host has the object.
+  void serve_own(OperationTable& operations, const ClusterTenant& tenant);
   // Ends all readers without the object.
   void fail(OperationTable& operations, mc_status status);
   // Ends the readers whose own deadline has passed.

@@ -55,9 +55,11 @@ class MasterLink final : public MasterPort {
   void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
                   MasterPort::Done<metadata::wire::RelocationAnswer> done) override;
   void report_unreachable(metadata::wire::Unreachable peer) override;
+  void refresh_members() override { client_->refresh_members(); }
   std::uint64_t removals_seen() const override { return client_->removals_seen(); }
   std::uint64_t refused_up_to() const override { return client_->refused_up_to(); }
   std::uint64_t epoch() const override { return client_->epoch(); }
+  const metadata::MemberList& member_list() const override { return client_->member_list(); }
   bool ready() const override { return client_->ready(); }
   const std::string& leader() const override { return client_->leader(); }
 

@@ -48,12 +48,15 @@ class MasterPort {
   virtual void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
                           Done<metadata::wire::RelocationAnswer> done) = 0;
   virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
+  // Asks the master for changes of the list of members.
+  virtual void refresh_members() = 0;
 
   [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;
   // The latest version that made the master refuse a published object as too old. A put is accepted
   // only with a later version.
   [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
   [[nodiscard]] virtual std::uint64_t epoch() const = 0;
+  [[nodiscard]] virtual const metadata::MemberList& member_list() const = 0;
   // The agent has joined and has reported all objects of the partition.
   [[nodiscard]] virtual bool ready() const = 0;
   // Address of the current or candidate leader; empty if unknown.

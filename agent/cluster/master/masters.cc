@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace mc::agent {
 
@@ -49,24 +50,36 @@ void merge(wire::MemberInfo& known, const wire::MemberInfo& heard) {
   known.entries += heard.entries;
   known.used_bytes = std::max(known.used_bytes, heard.used_bytes);
   known.draining |= heard.draining;
+  known.readable |= heard.readable;
   if (heard.state == metadata::MemberState::kOk) known.state = heard.state;
 }
 
+class Union {
+ public:
+  void add(const wire::MemberInfo& member) {
+    const auto [at, is_new] = members_.try_emplace(member.descriptor.node, member);
+    if (!is_new) merge(at->second, member);
+  }
+  wire::MembersAnswer take() {
+    wire::MembersAnswer all;
+    for (auto& [node, member] : members_) all.members.push_back(std::move(member));
+    return all;
+  }
+
+ private:
+  std::map<MemberId, wire::MemberInfo> members_;
+};
+
 Result<wire::MembersAnswer> merge(std::vector<Result<wire::MembersAnswer>> answers) {
-  std::map<MemberId, wire::MemberInfo> members;
+  Union all;
   bool any = false;
   for (const Result<wire::MembersAnswer>& answer : answers) {
     any |= answer.has_value();
     if (!answer) continue;
-    for (const wire::MemberInfo& member : answer->members) {
-      const auto [at, is_new] = members.try_emplace(member.descriptor.node, member);
-      if (!is_new) merge(at->second, member);
-    }
+    for (const wire::MemberInfo& member : answer->members) all.add(member);
   }
   if (!any) return std::move(answers.front());
-  wire::MembersAnswer all;
-  for (auto& [node, member] : members) all.members.push_back(std::move(member));
-  return all;
+  return all.take();
 }
 
 // REQUIRES: each partition has answered.
@@ -123,6 +136,36 @@ std::uint64_t Masters::refused_up_to() const {
 
 void Masters::report_unreachable(wire::Unreachable peer) const {
   for (MasterPort* const port : ports_) port->report_unreachable(peer);
+}
+
+std::uint64_t Masters::readable_until_ns(MemberId node) const {
+  std::uint64_t until_ns = UINT64_MAX;
+  for (const MasterPort* const port : ports_) {
+    until_ns = std::min(until_ns, port->member_list().readable_until_ns(node));
+  }
+  return until_ns;
+}
+
+wire::MembersAnswer Masters::known_members() const {
+  Union all;
+  for (const MasterPort* const port : ports_) {
+    for (const auto& [node, member] : port->member_list().members()) all.add(member);
+  }
+  return all.take();
+}
+
+bool Masters::members_changed(std::vector<std::uint64_t>& seen) const {
+  bool changed = seen.size() != ports_.size();
+  seen.resize(ports_.size());
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const std::uint64_t now = ports_[i]->member_list().changes();
+    changed |= std::exchange(seen[i], now) != now;
+  }
+  return changed;
+}
+
+void Masters::refresh_members() const {
+  for (MasterPort* const port : ports_) port->refresh_members();
 }
 
 void Masters::members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done) const {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the list of members up to date. It asks the masters every second, and soon
-//   after a message has named an unknown node (Peers::missed).
+// Gives the peers the list of members that the masters tell, and asks the masters for changes
+//   soon after a message has named an unknown node (Peers::missed).
 // Threads: The agent's loop.
 // Owns: Nothing. Masters and peers outlive this object.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/peer/peers.h"
@@ -21,15 +21,14 @@ class MemberRefresh {
   MemberRefresh(const Masters& masters, Peers& peers) : masters_(masters), peers_(peers) {}
   void poll(std::uint64_t now_ns);
   // An answer turns the loop.
-  std::uint64_t next_ns() const { return asked_ ? UINT64_MAX : next_ns_; }
+  std::uint64_t next_ns() const { return missed_ ? last_ns_ + kSoonNs : UINT64_MAX; }
 
  private:
   const Masters& masters_;
   Peers& peers_;
-  std::uint64_t now_ns_ = 0;
-  std::uint64_t next_ns_ = 0;
-  std::uint64_t last_ns_ = 0;
-  bool asked_ = false;
+  std::uint64_t last_ns_ = 0;  // of the last question
+  bool missed_ = false;
+  std::vector<std::uint64_t> seen_;
 };
 
 }  // namespace mc::agent

@@ -31,6 +31,7 @@ class Peers {
 
   // Takes the master's list. Closes peers that the list no longer names.
   void update(const metadata::wire::MembersAnswer& answer);
+  MemberId self() const { return self_; }
   const metadata::wire::MemberInfo* find(MemberId node) const;
   std::string address_of(MemberId node) const;
   const std::map<MemberId, metadata::wire::MemberInfo>& all() const { return members_; }

@@ -263,6 +263,12 @@ void MasterClient::report_unreachable(wire::Unreachable peer) {
   });
 }
 
+void MasterClient::refresh_members() {
+  post([this] {
+    if (usable_ && member_ != nullptr) heartbeat();
+  });
+}
+
 void MasterClient::leave(std::uint64_t deadline_ns, AgentSide::Done done) {
   submit({.method = Method::kLeave,
           .body = {},
@@ -520,6 +526,7 @@ void MasterClient::join() {
                   // objects of the coming report, so the report carries the older number.
                   report_removals_seen_ = removals_seen_;
                   removals_seen_ = std::max(removals_seen_.load(), joined.removal);
+                  member_list_.begin_anew();
                   heartbeat();
                   begin_report();
                 });
@@ -589,6 +596,7 @@ void MasterClient::end_report() {
           return;
         }
         ready_ = true;
+        heartbeat();  // the answer says that peers may read from this member
       });
 }
 
@@ -633,10 +641,12 @@ void MasterClient::on_closed(rpc::Link& link, const Status& why) {
 }
 
 void MasterClient::heartbeat() {
-  wire::Heartbeat beat{member_->load(), std::exchange(unreachable_, {})};
+  const wire::Heartbeat beat{member_->load(), std::exchange(unreachable_, {}),
+                             member_list_.version()};
+  const std::uint64_t sent_ns = now_ns();
   link_->call(static_cast<std::uint8_t>(Method::kHeartbeat), wire::encoded(beat),
-              now_ns() + 5 * heartbeat_ms_ * kMs, 0,
-              [this, generation = generation_](const Result<rpc::Answer>& answer) {
+              sent_ns + 5 * heartbeat_ms_ * kMs, 0,
+              [this, sent_ns, generation = generation_](const Result<rpc::Answer>& answer) {
                 if (generation != generation_) return;
                 wire::HeartbeatReply heard;
                 if (answer && !believe(*answer)) return;
@@ -647,6 +657,7 @@ void MasterClient::heartbeat() {
                   on_stream(StreamAnswer::kStaleIncarnation);
                 } else {
                   removals_seen_ = std::max(removals_seen_.load(), heard.removal);
+                  member_list_.take(heard, sent_ns);
                 }
               });
   heartbeat_timer_.expires_after(std::chrono::milliseconds(heartbeat_ms_));

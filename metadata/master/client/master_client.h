@@ -35,6 +35,7 @@
 #include "libmc/base/fd.h"
 #include "libmc/base/mutex.h"
 #include "metadata/master/client/leader_finder.h"
+#include "metadata/master/client/member_list.h"
 #include "metadata/membership/epoch_fence.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/wire/messages.h"
@@ -150,6 +151,8 @@ class MasterClient final : rpc::LinkHandler {
   void leave(std::uint64_t deadline_ns, AgentSide::Done done);
   // Reports an unreachable peer with the next heartbeat.
   void report_unreachable(wire::Unreachable peer);
+  // Members: asks the leader for changes of the list of members before the next heartbeat is due.
+  void refresh_members();
 
   // The latest removal that this node has heard of. Read this number before a change begins.
   [[nodiscard]] std::uint64_t removals_seen() const { return removals_seen_; }
@@ -159,6 +162,8 @@ class MasterClient final : rpc::LinkHandler {
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   // The master that this client talks to, or dials. REQUIRES: kCaller.
   [[nodiscard]] const std::string& leader() const { return leader_; }
+  // Of a member. REQUIRES: kCaller.
+  [[nodiscard]] const MemberList& member_list() const { return member_list_; }
   // A member has reported all objects to this leader; a tool has a link.
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] std::uint64_t refused_epochs() const { return refused_epochs_; }
@@ -257,6 +262,7 @@ class MasterClient final : rpc::LinkHandler {
   std::deque<CallPointer> queue_;
   std::deque<CallPointer> sent_;  // in order, so that they can be sent again in order
   std::vector<wire::Unreachable> unreachable_;
+  MemberList member_list_;
 
   std::atomic<std::size_t> open_calls_{0};
   std::atomic<std::uint64_t> removals_seen_{0};
