@@ -63,11 +63,17 @@ void Directory::close_sessions(Node& node) {
 }
 
 void Directory::set_report(Node& node, ReportState state) {
-  const bool was_complete = node.report == ReportState::kComplete;
-  const bool is_complete = state == ReportState::kComplete;
-  if (was_complete && !is_complete) ++reports_missing_;
-  if (!was_complete && is_complete) --reports_missing_;
+  if (node.is_waited_for()) --reports_missing_;
   node.report = state;
+  if (state == ReportState::kComplete) node.late = false;
+  if (node.is_waited_for()) ++reports_missing_;
+}
+
+void Directory::stop_waiting(NodeId id) {
+  Node* const node = find(id);
+  if (node == nullptr) return;
+  if (node->is_waited_for()) --reports_missing_;
+  node->late = node->report != ReportState::kComplete;
 }
 
 Status Directory::expect(NodeId node) {
@@ -114,7 +120,7 @@ bool Directory::leave(NodeId id, Incarnation incarnation) {
   Node* node = find(id);
   if (node == nullptr || (node->joined && node->incarnation > incarnation)) return false;
   close_sessions(*node);
-  if (node->report != ReportState::kComplete) --reports_missing_;
+  if (node->is_waited_for()) --reports_missing_;
   free_nodes_.push_back(index_of(*node));
   index_.erase(id);
   *node = Node();

@@ -83,7 +83,10 @@ class Directory {
   template <typename Use>
   std::optional<std::uint64_t> walk(std::uint64_t position, std::uint64_t buckets, Use use) const;
 
+  // Reports that stop_waiting() does not name are missing.
   [[nodiscard]] bool recovering() const { return reports_missing_ != 0; }
+  // The node may hold objects that the directory does not know, but nobody waits for the node's report.
+  void stop_waiting(NodeId node);
   [[nodiscard]] bool reported(NodeId node) const;
   [[nodiscard]] std::vector<NodeCounts> nodes() const;
   // Live entries.
@@ -107,9 +110,11 @@ class Directory {
     Incarnation incarnation = 0;
     std::uint64_t sequence = 0;  // the last applied number
     ReportState report = ReportState::kAwaited;
+    bool late = false;  // until the next complete report
     bool joined = false;
     SessionId session = 0;            // the session of new publishes
     std::optional<SessionId> before;  // while a report runs: the session of the earlier entries
+    bool is_waited_for() const { return report != ReportState::kComplete && !late; }
   };
   // Why a version is refused. Stored as a tombstone's attributes.
   enum class Burial : std::uint8_t { kRemoved, kReplaced };

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
 constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMs;
+constexpr std::uint64_t kReportSilenceNs = 2'000 * kMs;
+constexpr std::uint64_t kLongestReportNs = 10'000 * kMs;
 // A turn of the loop shall take less than a millisecond. It visits at most this many buckets (15
 // slots each).
 constexpr std::uint64_t kSweepBuckets = 4096;
@@ -142,6 +144,7 @@ void LeaderState::tick(std::uint64_t now_ns) {
   membership_.tick(now_ns, events);
   handle(events);
   if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
+  if (!reporting_.empty()) expire_reports();
   if (!waiting_.empty()) answer_waiting();
   if (now_ns >= old_leases_until_ns_) {
     for (const Act& act : std::exchange(after_old_leases_, {})) act();
@@ -179,6 +182,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   links_.erase(node);
   drains_.erase(node);
   catching_up_.erase(node);
+  reporting_.erase(node);
   hot_.node_gone(node);
   repair_.node_gone(node, now_ns_);
   repair_.request_pass();
@@ -200,6 +204,22 @@ void LeaderState::expire_expected() {
     spdlog::warn("event=member what=missing node={} incarnation={}", node, incarnation);
     gone(node, incarnation);
   }
+}
+
+// A member that never ends its report must not delay the misses and removals of all others.
+void LeaderState::expire_reports() {
+  std::erase_if(reporting_, [this](const auto& entry) {
+    const auto& [node, report] = entry;
+    if (awake_ns() - report.heard_ns < kReportSilenceNs && awake_ns() - report.since_ns < kLongestReportNs) {
+      return false;
+    }
+    spdlog::warn("event=member what=late_report node={} since_ms={} silent_ms={}", node,
+                 (awake_ns() - report.since_ns) / kMs, (awake_ns() - report.heard_ns) / kMs);
+    if (late_.size() >= options_.max_nodes) late_.clear();
+    late_.insert(node);
+    directory_.stop_waiting(node);
+    return true;
+  });
 }
 
 void LeaderState::answer_waiting() {
@@ -530,6 +550,11 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
   fanout_.joined(descriptor.node);
   replacements_.joined(descriptor.node);
   catching_up_.erase(descriptor.node);
+  if (late_.contains(descriptor.node)) {
+    directory_.stop_waiting(descriptor.node);
+  } else {
+    reporting_[descriptor.node] = {awake_ns(), awake_ns()};
+  }
   if (patterns_.unheard(descriptor.node).empty()) return;
   catching_up_[descriptor.node] = {link.weak_from_this(), directory_.removal(), {}, {}};
   catch_up(descriptor.node);
@@ -593,6 +618,8 @@ void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
 void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wire::Report& report) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
+  const auto waited_for = reporting_.find(who->node);
+  if (waited_for != reporting_.end()) waited_for->second.heard_ns = awake_ns();
   const StreamPosition position{who->node, who->incarnation, report.sequence};
   const StreamAnswer result =
       report.end ? directory_.end_report(position) : directory_.begin_report(position);
@@ -605,6 +632,8 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
   if (report.end && result == StreamAnswer::kApplied) {
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
+    reporting_.erase(who->node);
+    late_.erase(who->node);
     absence_.reported(who->node);
     membership_.reported(who->node, who->incarnation);
     // Objects that the node held before and did not name may need new replicas.
@@ -623,6 +652,9 @@ bool LeaderState::must_forget(const Speaker& who) {
 void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
+  if (const auto waited_for = reporting_.find(who->node); waited_for != reporting_.end()) {
+    waited_for->second.heard_ns = awake_ns();
+  }
   std::vector<bool> forgotten;
   if (must_forget(*who)) {
     const auto held = [](const PublishItem& item) {

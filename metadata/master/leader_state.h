@@ -14,7 +14,8 @@
 // dropped the object or is gone, and the leases that the last leader gave are over.
 //
 // RECOVERING lasts until recover_ns have passed and all known members have reported. Misses are
-// kRecovering meanwhile; a locate may wait for the end.
+// kRecovering meanwhile; a locate may wait for the end. A member whose report makes no progress for 2 s, or
+// takes more than 10 s, is waited for no longer.
 // Threads: the master's loop.
 // Owns: the state. Links own themselves.
 // Trusts: codec.h has checked the limits of all messages; the state machines check the rest. A
@@ -97,6 +98,11 @@ class LeaderState {
     std::set<std::uint64_t> asked;
     std::optional<std::uint32_t> report;  // the waiting request
   };
+  // Times without this master's pauses.
+  struct Reporting {
+    std::uint64_t since_ns = 0;
+    std::uint64_t heard_ns = 0;  // the last message of the report
+  };
   struct Draining {
     std::unique_ptr<DrainPlanner> planner;
   };
@@ -130,6 +136,8 @@ class LeaderState {
   void handle(const Membership::Events& events);
   void gone(NodeId node, Incarnation incarnation);
   void expire_expected();
+  void expire_reports();
+  [[nodiscard]] std::uint64_t awake_ns() const { return now_ns_ - membership_.paused_ns(); }
   void answer_waiting();
   void refresh_views();
   void repair();
@@ -170,6 +178,8 @@ class LeaderState {
   OpenDrops open_drops_;
   PatternRemovals patterns_;
   std::map<NodeId, CatchUp> catching_up_;
+  std::map<NodeId, Reporting> reporting_;
+  std::set<NodeId> late_;  // have not reported in time; nobody waits for their next report either
   HotReplicas hot_;
   std::uint32_t sample_ = 1;
   std::map<NodeId, Draining> drains_;

@@ -253,6 +253,32 @@ TEST(MasterProcess, ALateMembersObjectsCountOnlyAfterItsMissedRemovals) {
   EXPECT_EQ(found(*reader, {"a1", "a2", "c1"}), 1u);
 }
 
+// Neither now nor when it comes back.
+TEST(MasterProcess, AMemberThatDoesNotReportDelaysMissesAndRemovalsOnlyForAWhile) {
+  const MasterProcess master({"--recover-ms", "0"});
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove_matching(*reader, "a", wire::Match::Kind::kPrefix).unconfirmed, 0u);
+  {
+    HoldingAgent stuck(to({master.address()}), 1, 1, {"c1"}, true);
+    ASSERT_TRUE(until([&] { return stuck.has_stalled(); }));
+    EXPECT_EQ(remove(*reader, {"none"}).keys.front(), Lookup::kRecovering);
+    EXPECT_TRUE(until([&] { return !stats(*reader).recovering; }));
+    EXPECT_EQ(remove(*reader, {"none"}).keys.front(), Lookup::kMiss);
+    EXPECT_EQ(stats(*reader).reports_missing, 1u);
+  }
+  HoldingAgent again(to({master.address()}), 1, 2, {"c1"}, true);
+  ASSERT_TRUE(until([&] { return again.has_stalled(); }));
+  EXPECT_FALSE(stats(*reader).recovering);
+  again.stall_matching(false);
+  ASSERT_TRUE(again.until_ready());
+  EXPECT_EQ(found(*reader, {"c1"}), 1u);
+  // The member is one like any other from now on.
+  again.die();
+  EXPECT_EQ(remove_matching(*reader, "b", wire::Match::Kind::kPrefix).unconfirmed, 0u);
+  const HoldingAgent third(to({master.address()}), 1, 3, {"c1"}, true);
+  EXPECT_TRUE(until([&] { return stats(*reader).recovering; }));
+}
+
 TEST(MasterProcess, AnOrderToABusyAgentIsRepeated) {
   const MasterProcess master({});
   HoldingAgent agent(to({master.address()}), 1);
