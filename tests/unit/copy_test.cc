@@ -92,6 +92,21 @@ TEST_F(TwoHosts, AHolderThatTheMasterDoesNotListAsReadableAnswersNoQuestions) {
   EXPECT_TRUE(turn_until([&] { return !target_.master.published.empty(); })) << "it asks again";
 }
 
+// The master waits for a holder that has not dropped the replaced object.
+TEST_F(TwoHosts, APutThatThePresentMasterDoesNotAnswerEndsWithATimeout) {
+  source_.put("key", std::vector<std::byte>(100, std::byte{42}));
+  const auto request = std::make_shared<RemoteRequest>();
+  request->kind = RemoteRequest::Kind::kAnnounce;
+  request->tenant = source_.tenant;
+  request->deadline_ns = now_ns() + kWatchdogNs;
+  request->items.emplace_back().entry = 0;
+  source_.begin(request, now_ns());
+  ASSERT_TRUE(turn_until([&] { return !source_.master.published.empty(); }));
+  source_.master.published.front().done(fail(MC_TIMEOUT, "no answer in time"));
+  ASSERT_TRUE(turn_until([&] { return request->over(); }));
+  EXPECT_EQ(request->items[0].status, MC_TIMEOUT);
+}
+
 class CopyTest : public TwoHosts {
  protected:
   // Host 1 has an object. Host 2 has read the object and told the master; no verdict has come yet.

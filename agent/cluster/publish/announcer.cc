@@ -157,8 +157,10 @@ void Announcer::send(const std::shared_ptr<MasterStream>& stream) {
             continue;
           }
           // The batch may or may not have arrived. Send the batch again, unless a report will name
-          // these objects.
-          settle(*of, (*batch)[i].change.item.version, MC_OK);
+          // these objects. A put completes without a master, but a master that is there and does not
+          // answer may wait for a holder of the replaced object.
+          const bool waits = answer.error().code() == MC_TIMEOUT && port_of(*of).ready();
+          settle(*of, (*batch)[i].change.item.version, waits ? MC_TIMEOUT : MC_OK);
           if (!port_of(*of).ready()) continue;
           const Sent& again = (*batch)[i];
           const bool dropped = again.change.item.what == PublishItem::What::kDropped;
