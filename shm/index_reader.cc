@@ -155,7 +155,8 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
 bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                        FoundObject& found, std::uint64_t ahead_bytes) const {
   const std::uint64_t until_ns = header_->readable_until_ns.load_relaxed();
-  if (until_ns != kNoLeaseNeeded && now_ns() >= until_ns) [[unlikely]] return false;
+  if (until_ns != kNoLeaseNeeded && now_ns() >= until_ns) [[unlikely]]
+    return false;
   // A further round needs a change by the agent. The limit protects against a damaged table.
   for (int round = 0; round < kMaxRounds; ++round) {
     const std::uint64_t generation = header_->generation.load_acquire();

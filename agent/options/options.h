@@ -73,7 +73,7 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // address that peers dial; empty: listen, with the actual port
   std::string zone;
-  std::string reads_without_lease = "serve";  // "serve" | "miss"
+  std::string reads_without_lease = "serve";   // "serve" | "miss"
   std::string transports = "auto";             // "auto" | "tcp" | "rdma" | "fabric"
   std::string rdma_devices;                    // comma-separated names; empty: all
   std::string fabric_provider = kEfaProvider;  // libfabric's name of the provider

@@ -288,6 +288,10 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     return too_old_for(known.version, Verdict::kBehind);
   }
   if (held && item.version < known.version) return too_old_for(known.version, Verdict::kStale);
+  // A node that is gone may hold an object with a later version, which would win when the node is back.
+  if (!held && item.version < batch.lost_up_to) {
+    return too_old_for(batch.lost_up_to, Verdict::kBehind);
+  }
   const bool joins = held && item.version == known.version;
   if (held && !joins && creates && known.whole()) return Verdict::kStale;
   const bool same_object = item.bytes == known.bytes && item.attributes.parts == known.parts;

@@ -67,7 +67,12 @@ struct Batch {
   std::span<const PublishItem> items;
   // There were also removals that the node had not heard and that no master can name any more.
   bool may_have_missed = false;
+  // Objects of nodes that are gone may have versions up to this one. 0: the batch is of a report.
+  std::uint64_t lost_up_to = 0;
 };
+
+// No clock reaches a later version for centuries.
+inline constexpr std::uint64_t kLatestVersion = UINT64_MAX / 2;
 
 enum class Verdict : std::uint8_t {
   kAccepted,

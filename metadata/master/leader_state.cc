@@ -15,17 +15,12 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
-constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMs;
-constexpr std::uint64_t kReportSilenceNs = 2'000 * kMs;
-constexpr std::uint64_t kLongestReportNs = 10'000 * kMs;
 // A turn of the loop shall take less than a millisecond. It visits at most this many buckets (15
 // slots each).
 constexpr std::uint64_t kSweepBuckets = 4096;
 constexpr std::uint64_t kWalkBuckets = 1024;
 constexpr std::uint64_t kRemovalsAhead = 1u << 20;
 constexpr std::size_t kMaxFanouts = 1024;
-// The share of kMaxFanouts for orders that no caller waits for.
-constexpr std::size_t kMaxQuietFanouts = kMaxFanouts / 2;
 constexpr std::size_t kMaxPatternRemovals = 1024;
 constexpr std::size_t kCatchUpWindow = 8;
 constexpr std::uint32_t kLocateSample = 8;  // one locate in eight is sampled, and counts for eight
@@ -46,7 +41,9 @@ DirectoryOptions directory_options(const MasterOptions& options, const Term& ter
   return directory;
 }
 
-std::uint64_t lease_ms(const MasterOptions& options) { return options.gone_ms - options.suspect_ms; }
+std::uint64_t lease_ms(const MasterOptions& options) {
+  return options.gone_ms - options.suspect_ms;
+}
 
 MembershipOptions membership_options(const MasterOptions& options) {
   MembershipOptions membership;
@@ -58,24 +55,6 @@ MembershipOptions membership_options(const MasterOptions& options) {
   membership.lease_ns = lease_ms(options) * kMs;
   membership.max_members = static_cast<std::uint32_t>(options.max_nodes);
   return membership;
-}
-
-// One order for each host. An order names each key once.
-std::map<NodeId, std::string> drop_orders(const std::vector<Holding>& holdings,
-                                          std::uint64_t removal) {
-  std::map<NodeId, std::map<KeyHash, std::uint64_t>> of;
-  for (const Holding& holding : holdings) {
-    std::uint64_t& version = of[holding.node][holding.hash];
-    version = std::max(version, holding.version);
-  }
-  std::map<NodeId, std::string> bodies;
-  for (const auto& [node, keys] : of) {
-    wire::Drop order;
-    order.removal = removal;
-    for (const auto& [hash, version] : keys) order.items.push_back({hash, version});
-    wire::encode(order, bodies[node]);
-  }
-  return bodies;
 }
 
 // Without the load, which no version counts.
@@ -107,8 +86,9 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       membership_(membership_options(options)),
       repair_({}),
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
-      replacements_([this](NodeId node) { return link_of(node); }, term.epoch, SIZE_MAX),
+      drops_([this](NodeId node) { return link_of(node); }, term.epoch),
       patterns_(kMaxPatternRemovals),
+      reports_(options.max_nodes),
       hot_({}),
       absence_(term, outside_.save, now_ns),
       removals_saved_(term.removals) {
@@ -144,13 +124,13 @@ void LeaderState::tick(std::uint64_t now_ns) {
   membership_.tick(now_ns, events);
   handle(events);
   if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
-  if (!reporting_.empty()) expire_reports();
+  expire_reports();
   if (!waiting_.empty()) answer_waiting();
   if (now_ns >= old_leases_until_ns_) {
     for (const Act& act : std::exchange(after_old_leases_, {})) act();
   }
   fanout_.tick(now_ns);
-  replacements_.tick(now_ns);
+  drops_.tick(now_ns);
   absence_.tick(now_ns);
   catch_all_up();
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
@@ -182,7 +162,8 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   links_.erase(node);
   drains_.erase(node);
   catching_up_.erase(node);
-  reporting_.erase(node);
+  reports_.gone(node);
+  lost_up_to_ = latest_version_;
   hot_.node_gone(node);
   repair_.node_gone(node, now_ns_);
   repair_.request_pass();
@@ -193,7 +174,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   // gone, orders that waited only for this node are complete now.
   if (membership_.find(node) != nullptr) return;
   fanout_.fenced(node);
-  replacements_.fenced(node);
+  drops_.fenced(node);
 }
 
 // Members of the last leader that have not come. Their state is unknown, and the heartbeats are
@@ -208,18 +189,10 @@ void LeaderState::expire_expected() {
 
 // A member that never ends its report must not delay the misses and removals of all others.
 void LeaderState::expire_reports() {
-  std::erase_if(reporting_, [this](const auto& entry) {
-    const auto& [node, report] = entry;
-    if (awake_ns() - report.heard_ns < kReportSilenceNs && awake_ns() - report.since_ns < kLongestReportNs) {
-      return false;
-    }
-    spdlog::warn("event=member what=late_report node={} since_ms={} silent_ms={}", node,
-                 (awake_ns() - report.since_ns) / kMs, (awake_ns() - report.heard_ns) / kMs);
-    if (late_.size() >= options_.max_nodes) late_.clear();
-    late_.insert(node);
+  for (const NodeId node : reports_.expire(awake_ns())) {
+    spdlog::warn("event=member what=late_report node={}", node);
     directory_.stop_waiting(node);
-    return true;
-  });
+  }
 }
 
 void LeaderState::answer_waiting() {
@@ -306,7 +279,7 @@ void LeaderState::advance_hot() {
 // count on this holder as a remaining one.
 void LeaderState::release(const std::vector<Holding>& holdings) {
   for (const Holding& holding : holdings) directory_.release(holding);
-  drop(holdings);
+  drops_.release(holdings);
 }
 
 // Samples at random, because batches repeat.
@@ -394,39 +367,6 @@ void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
                outside_.counters->failed_copies += ok ? 0 : 1;
                done(ok);
              });
-}
-
-// Drops that no caller waits for. A busy agent gets the order again. If a link is lost, the report that
-// follows finds the leftovers.
-void LeaderState::drop(const std::vector<Holding>& holdings) {
-  std::vector<Holding> linked = holdings;
-  std::erase_if(linked, [this](const Holding& one) { return link_of(one.node) == nullptr; });
-  if (fanout_.open() < kMaxQuietFanouts) {
-    order_drops(fanout_, linked, 0, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
-    return;
-  }
-  for (auto& [node, body] : drop_orders(linked, 0)) {
-    link_of(node)->call(static_cast<std::uint8_t>(wire::Method::kDrop), std::move(body),
-                        now_ns_ + kDropTimeoutNs, epoch_, [](const Result<rpc::Answer>&) {});
-  }
-}
-
-void LeaderState::order_drops(Fanout& fanout, const std::vector<Holding>& holdings,
-                              std::uint64_t removal, std::uint64_t deadline_ns,
-                              Fanout::Finish finish) {
-  open_drops_.begin(holdings);
-  fanout.start(static_cast<std::uint8_t>(wire::Method::kDrop), drop_orders(holdings, removal),
-                deadline_ns, nullptr,
-                [this, holdings, finish = std::move(finish)](std::uint32_t unconfirmed) {
-                  open_drops_.end(holdings);
-                  finish(unconfirmed);
-                });
-}
-
-// No caller waits for these orders any more, but a later removal of the same keys must.
-void LeaderState::go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal) {
-  if (fanout_.open() >= kMaxQuietFanouts) return;
-  order_drops(fanout_, holdings, removal, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
 }
 
 void LeaderState::on_cancel(rpc::Link& link, std::uint32_t id) {
@@ -548,13 +488,9 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
   answer(link, request.id,
          wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms)});
   fanout_.joined(descriptor.node);
-  replacements_.joined(descriptor.node);
+  drops_.joined(descriptor.node);
   catching_up_.erase(descriptor.node);
-  if (late_.contains(descriptor.node)) {
-    directory_.stop_waiting(descriptor.node);
-  } else {
-    reporting_[descriptor.node] = {awake_ns(), awake_ns()};
-  }
+  if (!reports_.joined(descriptor.node, awake_ns())) directory_.stop_waiting(descriptor.node);
   if (patterns_.unheard(descriptor.node).empty()) return;
   catching_up_[descriptor.node] = {link.weak_from_this(), directory_.removal(), {}, {}};
   catch_up(descriptor.node);
@@ -574,12 +510,14 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
     membership_.report_unreachable(who->node, peer.node, peer.incarnation, now_ns_, events);
   }
   handle(events);
+  heard_version(beat.latest_version);
   if (resized) refresh_views();  // a put may need the new room before the next tick
   wire::HeartbeatReply reply;
   reply.answer = state;
   reply.removal = directory_.removal();
   if (state == HeartbeatAnswer::kOk) {
     reply.lease_ms = static_cast<std::uint32_t>(lease_ms(options_));
+    reply.latest_version = latest_version_;
     tell_changes(beat.list_version, reply);
   }
   answer(link, request.id, reply);
@@ -587,8 +525,7 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
 
 void LeaderState::tell_changes(std::uint64_t known_version, wire::HeartbeatReply& reply) const {
   reply.list_version = membership_.version();
-  const auto nodes =
-      known_version == 0 ? std::nullopt : membership_.changed_since(known_version);
+  const auto nodes = known_version == 0 ? std::nullopt : membership_.changed_since(known_version);
   reply.whole = !nodes.has_value();
   if (reply.whole) {
     for (const Member& member : membership_.members()) {
@@ -618,8 +555,7 @@ void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
 void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wire::Report& report) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
-  const auto waited_for = reporting_.find(who->node);
-  if (waited_for != reporting_.end()) waited_for->second.heard_ns = awake_ns();
+  reports_.heard(who->node, awake_ns());
   const StreamPosition position{who->node, who->incarnation, report.sequence};
   const StreamAnswer result =
       report.end ? directory_.end_report(position) : directory_.begin_report(position);
@@ -632,8 +568,7 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
   if (report.end && result == StreamAnswer::kApplied) {
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
-    reporting_.erase(who->node);
-    late_.erase(who->node);
+    reports_.reported(who->node);
     absence_.reported(who->node);
     membership_.reported(who->node, who->incarnation);
     // Objects that the node held before and did not name may need new replicas.
@@ -652,9 +587,7 @@ bool LeaderState::must_forget(const Speaker& who) {
 void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
-  if (const auto waited_for = reporting_.find(who->node); waited_for != reporting_.end()) {
-    waited_for->second.heard_ns = awake_ns();
-  }
+  reports_.heard(who->node, awake_ns());
   std::vector<bool> forgotten;
   if (must_forget(*who)) {
     const auto held = [](const PublishItem& item) {
@@ -666,11 +599,13 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
   directory_.apply({.position = {who->node, who->incarnation, publish_.sequence},
                     .removals_seen = publish_.removals_seen,
                     .items = publish_.items,
-                    .may_have_missed = absence_.may_have_missed(who->node, publish_.removals_seen)},
+                    .may_have_missed = absence_.may_have_missed(who->node, publish_.removals_seen),
+                    .lost_up_to = directory_.reported(who->node) ? lost_up_to_ : 0},
                    batch_answer_);
   wire::PublishAnswer result{batch_answer_.stream, {}, batch_answer_.refused_up_to};
   if (result.stream == StreamAnswer::kApplied) {
     published_ += publish_.items.size();
+    for (const PublishItem& item : publish_.items) heard_version(item.version);
     const auto accepted = std::ranges::count(batch_answer_.verdicts, Verdict::kAccepted);
     const std::size_t refused = batch_answer_.verdicts.size() - static_cast<std::size_t>(accepted);
     outside_.counters->publish.add(publish_.items.size(), refused);
@@ -686,7 +621,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
     wait_for_open_drops();
     if (directory_.reported(who->node)) return answer_in_time(link, request, result);
     // No caller waits for a batch of a report.
-    drop(batch_answer_.drops);
+    drops_.release(batch_answer_.drops);
   }
   answer(link, request.id, result);
 }
@@ -700,13 +635,11 @@ void LeaderState::answer_in_time(rpc::Link& link, const rpc::Request& request,
     if (const auto asker = weak.lock()) answer(*asker, id, result);
   };
   if (batch_answer_.drops.empty()) return when_old_leases_are_over(say);
-  order_drops(replacements_, batch_answer_.drops, 0, request.deadline_ns,
-              [this, drops = batch_answer_.drops, say](std::uint32_t unconfirmed) {
-                if (unconfirmed != 0) return go_on_dropping(drops, 0);  // the caller's time is over
-                // Also without a note, the replaced version of a returning host yields to the newer
-                // version.
-                absence_.removed(drops, [this, say](bool) { when_old_leases_are_over(say); });
-              });
+  drops_.replace(batch_answer_.drops, request.deadline_ns,
+                 [this, drops = batch_answer_.drops, say] {
+                   // Also without a note, the replaced version of a returning host yields to the newer version.
+                   absence_.removed(drops, [this, say](bool) { when_old_leases_are_over(say); });
+                 });
 }
 
 void LeaderState::when_old_leases_are_over(Act act) {
@@ -717,12 +650,12 @@ void LeaderState::when_old_leases_are_over(Act act) {
 // An earlier order may already drop the replaced version. Until that order is confirmed, readers
 // may still read this version.
 void LeaderState::wait_for_open_drops() {
-  if (open_drops_.empty()) return;
+  if (drops_.none_open()) return;
   for (std::size_t i = 0; i < publish_.items.size(); ++i) {
     const PublishItem& item = publish_.items[i];
     if (item.what == PublishItem::What::kDropped || item.version == 0) continue;
     if (batch_answer_.verdicts[i] != Verdict::kAccepted) continue;
-    open_drops_.add_to(batch_answer_.drops, item.hash, item.version - 1);
+    drops_.add_open(batch_answer_.drops, item.hash, item.version - 1);
   }
 }
 
@@ -801,7 +734,7 @@ void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
 }
 
 void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted) {
-  if (fanout_.full())
+  if (drops_.full())
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
   RemoveAnswer removed;
   directory_.remove(wanted.items, removed);
@@ -814,21 +747,20 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
     if (unsure && state == Lookup::kMiss) state = Lookup::kRecovering;
   }
   for (const RemoveItem& item : wanted.items) {
-    open_drops_.add_to(removed.drops, item.hash, item.up_to_version);
+    drops_.add_open(removed.drops, item.hash, item.up_to_version);
   }
-  order_drops(fanout_, removed.drops, removal, request.deadline_ns,
-              [this, removal, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
-               keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
-                if (unconfirmed != 0) go_on_dropping(drops, removal);
-                absence_.removed(drops, [this, weak, id, keys, unconfirmed](bool noted) {
-                  when_old_leases_are_over([this, weak, id, keys, unconfirmed, noted] {
-                    if (const auto asker = weak.lock()) {
-                      const std::uint32_t away = noted ? 0 : absence_.size();
-                      answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
-                    }
+  drops_.remove(removed.drops, removal, request.deadline_ns,
+                [this, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
+                 keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
+                  absence_.removed(drops, [this, weak, id, keys, unconfirmed](bool noted) {
+                    when_old_leases_are_over([this, weak, id, keys, unconfirmed, noted] {
+                      if (const auto asker = weak.lock()) {
+                        const std::uint32_t away = noted ? 0 : absence_.size();
+                        answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
+                      }
+                    });
                   });
                 });
-              });
 }
 
 std::map<NodeId, std::string> LeaderState::to_all(const std::string& body) const {

@@ -22,6 +22,7 @@
 //   member that proved the key may claim any node id.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <list>
 #include <map>
@@ -34,11 +35,12 @@
 #include "metadata/directory/directory.h"
 #include "metadata/directory/pattern_removals.h"
 #include "metadata/master/absence.h"
+#include "metadata/master/drops.h"
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
 #include "metadata/master/master_report.h"
-#include "metadata/master/open_drops.h"
+#include "metadata/master/report_deadlines.h"
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_replicas.h"
@@ -98,11 +100,6 @@ class LeaderState {
     std::set<std::uint64_t> asked;
     std::optional<std::uint32_t> report;  // the waiting request
   };
-  // Times without this master's pauses.
-  struct Reporting {
-    std::uint64_t since_ns = 0;
-    std::uint64_t heard_ns = 0;  // the last message of the report
-  };
   struct Draining {
     std::unique_ptr<DrainPlanner> planner;
   };
@@ -137,6 +134,9 @@ class LeaderState {
   void gone(NodeId node, Incarnation incarnation);
   void expire_expected();
   void expire_reports();
+  void heard_version(std::uint64_t version) {
+    if (version <= kLatestVersion) latest_version_ = std::max(latest_version_, version);
+  }
   [[nodiscard]] std::uint64_t awake_ns() const { return now_ns_ - membership_.paused_ns(); }
   void answer_waiting();
   void refresh_views();
@@ -151,11 +151,6 @@ class LeaderState {
   bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
   void release(const std::vector<Holding>& holdings);
-  void drop(const std::vector<Holding>& holdings);
-  // unconfirmed: the number of hosts that neither dropped the objects nor left in time.
-  void order_drops(Fanout& fanout, const std::vector<Holding>& holdings, std::uint64_t removal,
-                   std::uint64_t deadline_ns, Fanout::Finish finish);
-  void go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal);
   void want_replicas();
   void wait_for_open_drops();
   void answer_in_time(rpc::Link& link, const rpc::Request& request, wire::PublishAnswer result);
@@ -173,13 +168,11 @@ class LeaderState {
   Directory directory_;
   Membership membership_;
   RepairPlanner repair_;
-  Fanout fanout_;        // removals and listings, and drops that no caller waits for
-  Fanout replacements_;  // upserts; bounded by the requests that the links may have open
-  OpenDrops open_drops_;
+  Fanout fanout_;  // removals by pattern, and listings
+  Drops drops_;
   PatternRemovals patterns_;
+  ReportDeadlines reports_;
   std::map<NodeId, CatchUp> catching_up_;
-  std::map<NodeId, Reporting> reporting_;
-  std::set<NodeId> late_;  // have not reported in time; nobody waits for their next report either
   HotReplicas hot_;
   std::uint32_t sample_ = 1;
   std::map<NodeId, Draining> drains_;
@@ -191,6 +184,8 @@ class LeaderState {
   std::list<Waiting> waiting_;
   std::vector<Act> after_old_leases_;
   std::uint64_t removals_saved_;
+  std::uint64_t latest_version_ = 0;  // that a member has given or heard
+  std::uint64_t lost_up_to_ = 0;      // latest_version_ when the last member was gone
   std::uint64_t published_ = 0;
   std::uint64_t located_ = 0;
   // Answers to copies may arrive after this leadership has ended. The weak pointer is empty then.

@@ -233,6 +233,7 @@ Status decode(std::string_view bytes, Heartbeat& value) {
     value.unreachable.push_back({message.unreachable_node(i), message.unreachable_incarnation(i)});
   }
   value.list_version = message.list_version();
+  value.latest_version = message.latest_version();
   return {};
 }
 

@@ -52,9 +52,9 @@ void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
 void fill_members(const MembersAnswer& value, pb::MembersAnswer& message) {
   for (const MemberInfo& member : value.members) {
     fill(member.descriptor, *message.add_member());
-    *message.mutable_state() += static_cast<char>(static_cast<unsigned>(member.state) |
-                                                  (member.draining ? 2u : 0u) |
-                                                  (member.readable ? 4u : 0u));
+    *message.mutable_state() +=
+        static_cast<char>(static_cast<unsigned>(member.state) | (member.draining ? 2u : 0u) |
+                          (member.readable ? 4u : 0u));
     message.add_used_bytes(member.used_bytes);
     message.add_entries(member.entries);
   }
@@ -119,6 +119,7 @@ void encode(const Heartbeat& value, std::string& bytes) {
     message.add_unreachable_incarnation(peer.incarnation);
   }
   message.set_list_version(value.list_version);
+  message.set_latest_version(value.latest_version);
   write(message, bytes);
 }
 

@@ -52,7 +52,8 @@ void from_field(const Field& field, Value& value) {
 #define MC_JOIN_ANSWER(X) X(removal, removal) X(heartbeat_ms, heartbeat_ms)
 #define MC_LOAD(X) X(used_bytes, used_bytes) X(busy_permille, busy_permille) X(draining, draining)
 #define MC_HEARTBEAT_ANSWER(X) X(answer, answer) X(removal, removal) \
-  X(lease_ms, lease_ms) X(list_version, list_version) X(whole, whole)
+  X(lease_ms, lease_ms) X(list_version, list_version) X(whole, whole) \
+  X(latest_version, latest_version)
 #define MC_REPORT(X) X(sequence, sequence) X(end, end)
 #define MC_REPORT_ANSWER(X) X(stream, stream)
 #define MC_MATCH(X) X(name_space, name_space) X(pattern, pattern) X(kind, kind) X(after, after) \

@@ -52,7 +52,8 @@ struct MembersAnswer {
 struct Heartbeat {
   Load load;
   std::vector<Unreachable> unreachable;
-  std::uint64_t list_version = 0;  // of the list of members that the caller has; 0: none
+  std::uint64_t list_version = 0;    // of the list of members that the caller has; 0: none
+  std::uint64_t latest_version = 0;  // of an object; the latest that the caller has given or heard
 };
 struct HeartbeatReply {
   HeartbeatAnswer answer = HeartbeatAnswer::kOk;
@@ -63,7 +64,8 @@ struct HeartbeatReply {
   // What has changed in the list since the caller's version.
   MembersAnswer changed;
   std::vector<NodeId> gone;
-  bool whole = false;  // `changed` is the whole list
+  bool whole = false;                // `changed` is the whole list
+  std::uint64_t latest_version = 0;  // of an object; the latest that the leader has heard
 };
 
 struct Publish {

@@ -86,6 +86,8 @@ class Agent final : public AgentSide {
  public:
   explicit Agent(std::uint64_t objects) : objects_(objects) {}
   Load load() override { return {}; }
+  std::uint64_t latest_version() override { return 0; }
+  void heard_version(std::uint64_t) override {}
   void next_report(bool first, std::vector<PublishItem>& items) override {
     if (first) named_ = 0;
     const auto count = std::min<std::uint64_t>(wire::kMaxItems, objects_ - named_);

@@ -74,6 +74,8 @@ class HoldingAgent final : public AgentSide {
   void die() { client_.reset(); }
 
   Load load() override;
+  std::uint64_t latest_version() override { return 0; }
+  void heard_version(std::uint64_t) override {}
   void next_report(bool first, std::vector<PublishItem>& items) override;
   void on_report_verdict(const PublishItem& item, Verdict verdict) override;
   void on_drop(const wire::Drop& order, Done done) override;

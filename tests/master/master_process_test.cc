@@ -68,8 +68,8 @@ wire::RemoveMatchingAnswer remove_matching(MasterClient& client, const std::stri
 
 // Whether other members may read from the member without a question.
 bool readable(MasterClient& client, NodeId node) {
-  const auto answer = wait_for<wire::MembersAnswer>(
-      [&](auto done) { client.members(soon(), std::move(done)); });
+  const auto answer =
+      wait_for<wire::MembersAnswer>([&](auto done) { client.members(soon(), std::move(done)); });
   EXPECT_TRUE(answer.has_value()) << answer.error().to_string();
   return answer && std::ranges::any_of(answer->members, [node](const wire::MemberInfo& member) {
            return member.descriptor.node == node && member.readable;

@@ -115,6 +115,32 @@ TEST_F(Absence, WithAnEmptyStoreNothingIsLost) {
   EXPECT_TRUE(holds(writer(), "key"));
 }
 
+// The clock of the absent member is ahead, so the member's object has a later version by that clock.
+TEST_F(Absence, AnUpsertMadeMeanwhileWinsWhateverTheClocksSay) {
+  other().wall_offset_ns = 5'000 * kMs;
+  ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+  let_other_be_away();
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", 2 * kBytes, 1, true)), MC_OK);
+  let_other_come_back();
+  for (SimNode* const node : {&writer(), &other(), &third()}) {
+    EXPECT_EQ(length_read(*node, "key"), 2 * kBytes);
+  }
+}
+
+// The next leader has never met the absent member.
+TEST_F(Absence, AnUpsertMadeMeanwhileUnderTheNextLeaderWinsAsWell) {
+  other().wall_offset_ns = 5'000 * kMs;
+  ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+  turn_for(300 * kMs);
+  let_other_be_away();
+  change_leader();
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", 2 * kBytes, 1, true)), MC_OK);
+  let_other_come_back();
+  for (SimNode* const node : {&writer(), &other(), &third()}) {
+    EXPECT_EQ(length_read(*node, "key"), 2 * kBytes);
+  }
+}
+
 class AbsenceWithAStoreThatFails : public FleetTest,
                                    public testing::WithParamInterface<mc_status> {};
 

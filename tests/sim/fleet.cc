@@ -93,6 +93,7 @@ Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind
 
 Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, std::uint64_t bytes,
                                        std::uint8_t replicas, bool upsert) {
+  clock_.set(now_ns_, node.wall_offset_ns);
   ObjectStore& store = node.store();
   std::string value;
   while (value.size() < bytes) value += key;
@@ -146,8 +147,10 @@ void Fleet::turn_links() {
 }
 
 void Fleet::turn(SimNode& node) {
+  clock_.set(now_ns_, node.wall_offset_ns);
   node.poll(now_ns_);
   node.flush(now_ns_);
+  clock_.set(now_ns_);
 }
 
 void Fleet::turn_all() {

@@ -159,7 +159,7 @@ void History::check_read(const Reader& reader, Number number, std::uint64_t begi
   if (first_time) return;
   const Put& before = puts_[last->second];
   const bool back = before.upsert && put.end_ns < before.begin_ns;
-  if (back && !clocks_differ_ && calm(put.begin_ns, now_ns)) {
+  if (back && calm(put.begin_ns, now_ns)) {
     fail("reader " + std::to_string(reader.id) + " saw " + name(last->second) + " and then, at " +
          std::to_string(now_ns / 1000) + " us, " + name(number));
   }
@@ -170,7 +170,6 @@ void History::check_read(const Reader& reader, Number number, std::uint64_t begi
 void History::check_stale(const Reader& reader, Number number, std::uint64_t begin_ns,
                           std::uint64_t now_ns) {
   const Put& put = puts_[number];
-  if (clocks_differ_) return;
   const auto replaced = [&](std::uint64_t from_ns, std::uint64_t to_ns) {
     return put.end_ns < from_ns && to_ns < begin_ns && calm_at(reader.node, from_ns, now_ns);
   };
@@ -230,7 +229,7 @@ void History::finish(unsigned keys, std::uint64_t memory) {
       for (Number number = 0; number < puts_.size(); ++number) {
         const Put& later = puts_[number];
         if (later.key != key || later.ending != Ending::kStored || !later.upsert) continue;
-        if (put.end_ns >= later.begin_ns || clocks_differ_ || lost_.contains(key)) continue;
+        if (put.end_ns >= later.begin_ns || lost_.contains(key)) continue;
         bool removed = false;
         for (const Remove& remove : removes_) removed |= remove.key == key;
         if (!removed) fail(name(*last) + " is read in the end, not the later " + name(number));
@@ -238,7 +237,7 @@ void History::finish(unsigned keys, std::uint64_t memory) {
       for (const Remove& remove : removes_) {
         // Versions come from the hosts' clocks. By the clock of its host a put may be newer than
         // the removal.
-        if (remove.key != key || !remove.sure || !put.announced || clocks_differ_) continue;
+        if (remove.key != key || !remove.sure || !put.announced) continue;
         // The masters since then, or the store, know of the removal. A returning host cannot bring
         // the object back.
         if (put.end_ns < remove.begin_ns && remove.memory == memory && put.memory == memory) {

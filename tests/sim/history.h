@@ -65,7 +65,6 @@ class History {
   bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
   // No disturbance of this node touches this period.
   bool calm_at(std::uint64_t node, std::uint64_t from_ns, std::uint64_t to_ns) const;
-  void clock_jumped() { clocks_differ_ = true; }
   // A node's memory is lost, with all objects and puts under way.
   void lost(unsigned key, std::uint64_t now_ns);
   void evicted() { evicted_ = true; }
@@ -91,7 +90,6 @@ class History {
 
   const std::uint64_t seed_;
   std::uint64_t hash_ = 0xcbf29ce484222325u;
-  bool clocks_differ_ = false;
   bool evicted_ = false;
   std::vector<Put> puts_;
   std::vector<Remove> removes_;

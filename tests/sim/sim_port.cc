@@ -15,6 +15,8 @@ class SimPort::Orders final : public agent::MasterOrders {
 
   void on_partitions(std::uint32_t partitions) override { inner_.on_partitions(partitions); }
   metadata::Load load() override { return inner_.load(); }
+  std::uint64_t latest_version() override { return inner_.latest_version(); }
+  void heard_version(std::uint64_t version) override { inner_.heard_version(version); }
   void next_report(bool first, std::vector<metadata::PublishItem>& items) override {
     inner_.next_report(first, items);
     port_.look_at(items);

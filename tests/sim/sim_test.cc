@@ -21,7 +21,7 @@ std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
 }
 
 std::uint64_t seed_count() {
-  return number_of("MC_SIM_SEEDS", number_of("MC_TEST_LONG", 0) != 0 ? 100'000 : 100);
+  return number_of("MC_SIM_SEEDS", number_of("MC_TEST_LONG", 0) != 0 ? 100'000 : 300);
 }
 
 std::string explain(const SimWorld& world, std::uint64_t seed) {
@@ -54,8 +54,7 @@ TEST_P(SimPart, HistoriesObeyTheInvariants) {
     ADD_FAILURE() << explain(world, seed);
   }
   std::cout << reads << " reads, " << stored << " puts acknowledged, " << removed
-            << " removals completed, " << relocated
-            << " copies and moves begun\n";
+            << " removals completed, " << relocated << " copies and moves begun\n";
   EXPECT_GT(reads, 0u);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, SimPart, testing::Range<std::uint64_t>(0, kParts));

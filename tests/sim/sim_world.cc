@@ -402,7 +402,6 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   }
   if (faults_.clock_jumps) {
     kinds.push_back([this, node, who, jump_ns](std::uint64_t from_ns, std::uint64_t) {
-      history_.clock_jumped();
       later(from_ns, [this, node, who, jump_ns] {
         tell("the wall clock of " + who + " is off by " + std::to_string(jump_ns / 1'000) + " us");
         nodes_[node]->wall_offset_ns = jump_ns;

@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 KeyHash key(std::uint64_t number) {
@@ -48,19 +47,23 @@ class Agent {
     return publish(items, directory_->removal());
   }
   std::vector<Verdict> publish(const std::vector<PublishItem>& items, std::uint64_t seen) {
-    directory_->apply({next(), seen, items}, answer_);
+    directory_->apply(
+        {.position = next(), .removals_seen = seen, .items = items, .lost_up_to = lost_up_to_},
+        answer_);
     EXPECT_EQ(answer_.stream, StreamAnswer::kApplied);
     return answer_.verdicts;
   }
   [[nodiscard]] const std::vector<Holding>& drops() const { return answer_.drops; }
   [[nodiscard]] std::uint64_t refused_up_to() const { return answer_.refused_up_to; }
   void lose_a_message() { ++sequence_; }
+  void lose_up_to(std::uint64_t version) { lost_up_to_ = version; }
 
  private:
   Directory* directory_;
   NodeId id_;
   Incarnation incarnation_;
   std::uint64_t sequence_ = 0;
+  std::uint64_t lost_up_to_ = 0;
   BatchAnswer answer_;
 };
 
@@ -92,6 +95,17 @@ TEST(Directory, AMissIsRecoveringUntilEveryKnownMemberHasReported) {
   Agent expected(&directory, 7);
   expected.report_nothing();
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  // This node does not report again. Its next report counts like any other.
+  expected.begin();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  directory.stop_waiting(7);
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  EXPECT_FALSE(directory.reported(7));
+  expected.end();
+  EXPECT_TRUE(directory.reported(7));
+  expected.begin();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  expected.end();
   // This node never comes, and is given up.
   ASSERT_TRUE(directory.expect(9).ok());
   EXPECT_TRUE(directory.leave(9, 0));
@@ -235,6 +249,25 @@ TEST(Directory, AVersionOlderThanAReplacedOneIsStaleEvenWithoutAHolder) {
   RemoveAnswer answer;
   directory.remove({&item, 1}, answer);
   EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kBehind));
+}
+
+// A node that is gone may hold such a version, and is back later.
+TEST(Directory, AVersionThatMayBeOlderThanThatOfAGoneNodeIsBehindUnlessTheKeyHasAHolder) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  for (Agent* const agent : {&one, &two}) agent->report_nothing();
+  two.publish({held(1, 10)});
+  one.lose_up_to(20);
+  EXPECT_THAT(one.publish({held(1, 10), held(1, 11)}), Each(Verdict::kAccepted));
+  PublishItem creates = held(2, 19);
+  creates.what = PublishItem::What::kCreates;
+  EXPECT_THAT(one.publish({creates, held(3, 19)}), Each(Verdict::kBehind));
+  EXPECT_EQ(one.refused_up_to(), 20u);
+  EXPECT_THAT(one.publish({held(5, 20)}), ElementsAre(Verdict::kAccepted)) << "a copy";
+  EXPECT_THAT(one.publish({held(2, 21), held(3, 21)}), Each(Verdict::kAccepted));
+  one.lose_up_to(0);
+  EXPECT_THAT(one.publish({held(4, 5)}), ElementsAre(Verdict::kAccepted)) << "of a report";
 }
 
 // These versions were removed under another directory.

@@ -194,7 +194,8 @@ TEST(Membership, NamesTheNodesThatHaveChangedSinceAVersion) {
   cluster.run(1000, {1});
   EXPECT_EQ(membership.find(2), nullptr);
   EXPECT_THAT(membership.changed_since(version), Optional(ElementsAre(1, 2)));
-  EXPECT_EQ(membership.changed_since(membership.version() + 1), std::nullopt) << "of another leader";
+  EXPECT_EQ(membership.changed_since(membership.version() + 1), std::nullopt)
+      << "of another leader";
   cluster.join(3);
   cluster.join(3, 2);
   cluster.join(3, 3);

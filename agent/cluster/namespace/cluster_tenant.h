@@ -36,14 +36,14 @@ class VersionClock {
     last_ = std::max((last_ & ~kNodeMask) + kNodeMask + 1, wall_ns & ~kNodeMask) | node_;
     return last_;
   }
-  // Ignores a version that no clock can reach for centuries.
+  // The latest version given or seen.
+  std::uint64_t latest() const { return last_; }
   void saw(std::uint64_t version) {
-    if (version <= kLatest) last_ = std::max(last_, version);
+    if (version <= metadata::kLatestVersion) last_ = std::max(last_, version);
   }
 
  private:
   static constexpr std::uint64_t kNodeMask = 0x3ff;
-  static constexpr std::uint64_t kLatest = UINT64_MAX / 2;
   std::uint64_t node_;
   std::uint64_t last_ = 0;
 };

@@ -642,7 +642,7 @@ void MasterClient::on_closed(rpc::Link& link, const Status& why) {
 
 void MasterClient::heartbeat() {
   const wire::Heartbeat beat{member_->load(), std::exchange(unreachable_, {}),
-                             member_list_.version()};
+                             member_list_.version(), member_->latest_version()};
   const std::uint64_t sent_ns = now_ns();
   link_->call(static_cast<std::uint8_t>(Method::kHeartbeat), wire::encoded(beat),
               sent_ns + 5 * heartbeat_ms_ * kMs, 0,
@@ -658,6 +658,7 @@ void MasterClient::heartbeat() {
                 } else {
                   removals_seen_ = std::max(removals_seen_.load(), heard.removal);
                   member_list_.take(heard, sent_ns);
+                  member_->heard_version(heard.latest_version);
                 }
               });
   heartbeat_timer_.expires_after(std::chrono::milliseconds(heartbeat_ms_));

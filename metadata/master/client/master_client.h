@@ -55,6 +55,10 @@ class AgentSide {
   // The number of partitions of the cluster. Called before the first report and after a change.
   virtual void on_partitions(std::uint32_t /*partitions*/) {}
   virtual Load load() = 0;
+  // The latest version of an object that the agent has given or heard, and one that the leader has heard.
+  // The agent's next version is later than both.
+  virtual std::uint64_t latest_version() = 0;
+  virtual void heard_version(std::uint64_t version) = 0;
   // The next objects of this partition that the agent holds: 1 to MC_MAX_BATCH_ITEMS. No items end
   // the report. first: start from the beginning. An object that is dropped before the report names
   // it must not be named. An object that is dropped later is published as dropped afterwards.
