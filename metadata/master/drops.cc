@@ -35,8 +35,11 @@ std::map<NodeId, std::string> drop_orders(const Drops::Holdings& holdings, std::
 
 }  // namespace
 
-Drops::Drops(Fanout::LinkOf link_of, std::uint64_t epoch)
-    : link_of_(link_of), epoch_(epoch), fanout_(std::move(link_of), epoch, SIZE_MAX) {}
+Drops::Drops(Fanout::LinkOf link_of, std::uint64_t epoch, std::uint64_t now_ns)
+    : link_of_(link_of),
+      epoch_(epoch),
+      fanout_(std::move(link_of), epoch, SIZE_MAX),
+      now_ns_(now_ns) {}
 
 void Drops::remove(const Holdings& holdings, std::uint64_t removal, std::uint64_t deadline_ns,
                    Fanout::Finish finish) {

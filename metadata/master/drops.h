@@ -22,7 +22,7 @@ class Drops {
  public:
   using Holdings = std::vector<Holding>;
 
-  Drops(Fanout::LinkOf link_of, std::uint64_t epoch);
+  Drops(Fanout::LinkOf link_of, std::uint64_t epoch, std::uint64_t now_ns);
 
   // Too many removals are open.
   [[nodiscard]] bool full() const { return removals_ >= kMaxRemovals; }
@@ -59,7 +59,7 @@ class Drops {
   std::multimap<KeyHash, Holding> open_;
   std::size_t removals_ = 0;
   std::size_t quiet_ = 0;
-  std::uint64_t now_ns_ = 0;
+  std::uint64_t now_ns_;  // of the last tick
 };
 
 }  // namespace mc::metadata

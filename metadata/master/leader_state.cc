@@ -86,7 +86,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       membership_(membership_options(options)),
       repair_({}),
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
-      drops_([this](NodeId node) { return link_of(node); }, term.epoch),
+      drops_([this](NodeId node) { return link_of(node); }, term.epoch, now_ns),
       patterns_(kMaxPatternRemovals),
       reports_(options.max_nodes),
       hot_({}),

@@ -45,8 +45,8 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
     RemoteRequest::Item& item = remote_request->items[i];
     if (!item.open) continue;
-    // The object may have arrived since the client looked.
     const KeyHash name = tenant.name_of(item.key);
+    // The object may have arrived since the client looked.
     if (may_serve_own(tenant, name) && serve_locally(operations_, *remote_request, item, tenant)) {
       continue;
     }
