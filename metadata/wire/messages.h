@@ -61,7 +61,7 @@ struct HeartbeatReply {
   // How long the caller may use the list of members, from the time of the heartbeat.
   std::uint32_t lease_ms = 0;
   std::uint64_t list_version = 0;
-  // What has changed in the list since the caller's version.
+  // The changes of the list since the caller's version.
   MembersAnswer changed;
   std::vector<NodeId> gone;
   bool whole = false;                // `changed` is the whole list
