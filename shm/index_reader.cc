@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 
-#include "libmc/base/clock.h"
 #include "shm/pins.h"
 
 namespace mc::shm {
@@ -154,14 +153,16 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
 
 bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                        FoundObject& found, std::uint64_t ahead_bytes) const {
-  const std::uint64_t until_ns = header_->readable_until_ns.load_relaxed();
-  if (until_ns != kNoLeaseNeeded && now_ns() >= until_ns) [[unlikely]]
-    return false;
   // A further round needs a change by the agent. The limit protects against a damaged table.
   for (int round = 0; round < kMaxRounds; ++round) {
     const std::uint64_t generation = header_->generation.load_acquire();
     const Probe result = probe_table(key, key_bytes, hash, pin, generation, found, ahead_bytes);
-    if (result == Probe::kHit) return true;
+    if (result == Probe::kHit) {
+      if (may_read()) [[likely]]
+        return true;
+      if (pin != nullptr) clear_pin(*pin);
+      return false;
+    }
     acquire_fence();
     // A miss counts only if the table stayed current.
     if (result == Probe::kMiss && header_->generation.load_relaxed() == generation) return false;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "libmc/base/clock.h"
 #include "shm/layout.h"
 
 namespace mc::shm {
@@ -85,6 +86,11 @@ class IndexReader {
   }
   std::uint64_t count_entries() const;
   std::uint64_t count_keys() const;
+  // False: the host lacks a lease that the namespace needs.
+  bool may_read() const {
+    const std::uint64_t until_ns = header_->readable_until_ns.load_relaxed();
+    return until_ns == kNoLeaseNeeded || now_ns() < until_ns;
+  }
   bool closed() const { return __atomic_load_n(&closed_, __ATOMIC_RELAXED); }
   void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
   // True if a table of bucket_count buckets fits at this offset.
