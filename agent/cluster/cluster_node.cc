@@ -122,12 +122,15 @@ void ClusterNode::tell_backed() {
   }
 }
 
-// The clients' own reads ask the agent after this time.
+// The clients' own reads ask the agent after this time. All reads load the cache line of the time, so only a
+// change is stored.
 void ClusterNode::tell_leases() {
   for (const auto& tenant : tenants_) {
     if (!tenant->tenant()->reads_need_lease) continue;
-    tenant->store().index().header().readable_until_ns.store_relaxed(
-        std::max(shm::kLeaseIsOver, masters_.readable_until_ns(identity_.node)));
+    const std::uint64_t until_ns =
+        std::max(shm::kLeaseIsOver, masters_.readable_until_ns(identity_.node));
+    shm::Word64& told_ns = tenant->store().index().header().readable_until_ns;
+    if (told_ns.load_relaxed() != until_ns) told_ns.store_relaxed(until_ns);
   }
 }
 

@@ -83,9 +83,9 @@ class Directory {
   template <typename Use>
   std::optional<std::uint64_t> walk(std::uint64_t position, std::uint64_t buckets, Use use) const;
 
-  // Reports that stop_waiting() does not name are missing.
+  // A report is missing, and stop_waiting() has not given up the report.
   [[nodiscard]] bool recovering() const { return reports_missing_ != 0; }
-  // The node may hold objects that the directory does not know, but nobody waits for the node's report.
+  // Gives up the node's report. The node may still hold objects that the directory does not know.
   void stop_waiting(NodeId node);
   [[nodiscard]] bool reported(NodeId node) const;
   [[nodiscard]] std::vector<NodeCounts> nodes() const;

@@ -634,7 +634,14 @@ void LeaderState::answer_in_time(rpc::Link& link, const rpc::Request& request,
                     result = std::move(result)] {
     if (const auto asker = weak.lock()) answer(*asker, id, result);
   };
-  if (batch_answer_.drops.empty()) return when_old_leases_are_over(say);
+  if (batch_answer_.drops.empty()) {
+    // A put that only creates replaces nothing.
+    const auto upsert = [](const PublishItem& item) {
+      return item.what == PublishItem::What::kHolds;
+    };
+    if (std::ranges::none_of(publish_.items, upsert)) return say();
+    return when_old_leases_are_over(say);
+  }
   drops_.replace(batch_answer_.drops, request.deadline_ns,
                  [this, drops = batch_answer_.drops, say] {
                    // Also without a note, the replaced version of a returning host yields to the newer version.

@@ -3,6 +3,16 @@
 
 namespace mc::metadata {
 
+namespace {
+
+// A message may come from later than now: the master reads the message after a pause, and then takes the
+// pause off the time.
+bool over(std::uint64_t from_ns, std::uint64_t most_ns, std::uint64_t now_ns) {
+  return now_ns >= from_ns + most_ns;
+}
+
+}  // namespace
+
 bool ReportDeadlines::joined(NodeId node, std::uint64_t now_ns) {
   if (late_.contains(node)) return false;
   reporting_[node] = {now_ns, now_ns};
@@ -22,9 +32,9 @@ void ReportDeadlines::reported(NodeId node) {
 std::vector<NodeId> ReportDeadlines::expire(std::uint64_t now_ns) {
   std::vector<NodeId> expired;
   for (const auto& [node, report] : reporting_) {
-    const bool late =
-        now_ns - report.heard_ns >= kSilenceNs || now_ns - report.since_ns >= kLongestNs;
-    if (late) expired.push_back(node);
+    if (over(report.heard_ns, kSilenceNs, now_ns) || over(report.since_ns, kLongestNs, now_ns)) {
+      expired.push_back(node);
+    }
   }
   for (const NodeId node : expired) {
     reporting_.erase(node);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a leader waits for the members' reports. A report that makes no progress for 2 s, or takes more
-//   than 10 s, is waited for no longer, because misses and removals of all other members wait with the
-//   leader. Nobody waits for the next report of such a member either, until one report is complete.
+// The time for which a leader waits for the members' reports. The leader gives up a report that makes no
+//   progress for 2 s or takes more than 10 s, because misses and removals of all other members wait, too. The
+//   leader does not wait for the next report of such a member either, until one report is complete.
 // Threads: the master's loop. Times are arguments and leave out this master's pauses.
 // Owns: a record for each member that reports, and the ids of at most max_nodes late members.
 #pragma once
@@ -23,13 +23,13 @@ class ReportDeadlines {
 
   explicit ReportDeadlines(std::size_t max_nodes) : max_late_(max_nodes) {}
 
-  // False: nobody waits for this member's report.
+  // False: the leader does not wait for this member's report.
   bool joined(NodeId node, std::uint64_t now_ns);
   // A message of the report.
   void heard(NodeId node, std::uint64_t now_ns);
   void reported(NodeId node);
   void gone(NodeId node) { reporting_.erase(node); }
-  // The members that are waited for no longer.
+  // The members whose reports the leader gives up now.
   std::vector<NodeId> expire(std::uint64_t now_ns);
 
  private:

@@ -82,10 +82,11 @@ class FleetTest : public ::testing::Test {
     shm::clear_pin(pin);
     return length;
   }
-  std::string key_of_partition(std::uint32_t partition) const {
+  // which: 0 for the partition's first key, 1 for the second.
+  std::string key_of_partition(std::uint32_t partition, unsigned which = 0) const {
     for (unsigned number = 0;; ++number) {
       const std::string key = "key-" + std::to_string(number);
-      if (fleet_.partition_of(key) == partition) return key;
+      if (fleet_.partition_of(key) == partition && which-- == 0) return key;
     }
   }
 

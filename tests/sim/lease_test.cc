@@ -106,6 +106,8 @@ TEST_F(LeasesOfPartitions, TheNextLeaderWaitsForTheLeasesOfTheLastOne) {
   fleet_.master(next).start();  // the leader of both partitions soon gives this one up
   ASSERT_TRUE(fleet_.turn_until(next_leads, 10'000 * kMs));
   ASSERT_TRUE(fleet_.turn_until([&] { return other().ready(); }, 1'000 * kMs));
+  const auto create = fleet_.put(other(), key_of_partition(1, 1), kBytes);
+  EXPECT_TRUE(fleet_.turn_until([&] { return create->over(); }, 10 * kMs)) << "replaces nothing";
   ASSERT_EQ(end_of(fleet_.put(other(), key, 2 * kBytes, 1, true)), MC_OK);
   EXPECT_EQ(length_read(third(), key), 0u);
 }

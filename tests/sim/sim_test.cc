@@ -84,9 +84,9 @@ TEST_F(Sim, OneSeedGivesOneHistory) {
   }
 }
 
-// The first seed at which the checks find the bug, or 0.
+// The first seed at which the checks find the bug, or 0. The rarest bug shows in one of a hundred seeds.
 std::uint64_t found_at(const Bugs& bugs, const std::string& text) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SimWorld world(seed, bugs);
     world.run();
     for (const std::string& failure : world.history().failures()) {

@@ -44,6 +44,15 @@ TEST(ReportDeadlines, ALateMemberIsWaitedForAgainAfterACompleteReport) {
   EXPECT_TRUE(reports.joined(1, 4'000 * kMs));
 }
 
+// After a pause of the master, a message may be read before the pause is known and taken off the time.
+TEST(ReportDeadlines, AMessageFromLaterThanNowIsNotOldYet) {
+  ReportDeadlines reports(kMaxNodes);
+  reports.joined(1, 6'000 * kMs);
+  reports.heard(1, 6'000 * kMs);
+  EXPECT_THAT(reports.expire(1'000 * kMs), IsEmpty());
+  EXPECT_THAT(reports.expire(8'000 * kMs), ElementsAre(1));
+}
+
 TEST(ReportDeadlines, AMemberThatReportsOrLeavesIsNotLate) {
   ReportDeadlines reports(kMaxNodes);
   for (NodeId node = 1; node <= 2; ++node) reports.joined(node, 0);

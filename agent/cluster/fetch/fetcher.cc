@@ -45,11 +45,12 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
     RemoteRequest::Item& item = remote_request->items[i];
     if (!item.open) continue;
-    const KeyHash name = tenant.name_of(item.key);
     // The object may have arrived since the client looked.
-    if (may_serve_own(tenant, name) && serve_locally(operations_, *remote_request, item, tenant)) {
+    if (may_serve_own(tenant, item.key) &&
+        serve_locally(operations_, *remote_request, item, tenant)) {
       continue;
     }
+    const KeyHash name = tenant.name_of(item.key);
     if (Fetch* const same = joinable_.find(name);
         same != nullptr && same->tenant() == &tenant && may_join(*same)) {
       ++counters_.joined;
@@ -83,15 +84,16 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
 
 void Fetcher::exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
   for (RemoteRequest::Item& item : remote_request->items) {
-    if (item.open && may_serve_own(tenant, tenant.name_of(item.key))) {
+    if (item.open && may_serve_own(tenant, item.key)) {
       serve_locally(operations_, *remote_request, item, tenant);
     }
   }
   locator_.exists(remote_request, tenant);
 }
 
-bool Fetcher::may_serve_own(const ClusterTenant& tenant, const KeyHash& name) const {
-  return !tenant.tenant()->reads_need_lease || locator_.readable(name, peers_.self());
+bool Fetcher::may_serve_own(const ClusterTenant& tenant, std::string_view key) const {
+  return !tenant.tenant()->reads_need_lease ||
+         locator_.readable(tenant.name_of(key), peers_.self());
 }
 
 // A read under way may have begun before the object was removed, while the reader that wants to
@@ -249,7 +251,7 @@ void Fetcher::take_found(Fetch& fetch) {
 bool Fetcher::serve_own(Fetch& fetch, const FoundObject& found) {
   if (std::ranges::find(found.holders, peers_.self()) == found.holders.end()) return false;
   // The master's answer is older than the request of a reader that has joined.
-  if (std::exchange(fetch.joined, false) && !may_serve_own(*fetch.tenant(), fetch.name)) {
+  if (std::exchange(fetch.joined, false) && !may_serve_own(*fetch.tenant(), fetch.object.key)) {
     fetch.at = Step::kLocate;
     return true;
   }

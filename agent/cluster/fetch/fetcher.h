@@ -22,6 +22,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "agent/cluster/fetch/copy_keeper.h"
 #include "agent/cluster/fetch/fetch.h"
@@ -72,7 +73,7 @@ class Fetcher {
   using Known = Fetch::Known;
 
   bool may_join(const Fetch& fetch) const;
-  bool may_serve_own(const ClusterTenant& tenant, const metadata::KeyHash& name) const;
+  bool may_serve_own(const ClusterTenant& tenant, std::string_view key) const;
 
   void step(Fetch& fetch);
   void go_on(Fetch& fetch);

@@ -45,15 +45,15 @@ class Masters {
   std::uint64_t refused_up_to() const;
   void report_unreachable(metadata::wire::Unreachable peer) const;
 
-  // Whether the host may be read from without a question to the master of the key.
+  // True if the host may be read from without a question to the master of the key.
   bool readable(const metadata::KeyHash& name, MemberId node) const {
     return of(name).member_list().readable(node);
   }
-  // Of all partitions, the earliest end of MemberList::readable_until_ns().
+  // The earliest MemberList::readable_until_ns() of all partitions.
   std::uint64_t readable_until_ns(MemberId node) const;
   // The union of the lists of members of all partitions.
   metadata::wire::MembersAnswer known_members() const;
-  // Whether known_members() has changed since the last call with the same `seen`.
+  // True if known_members() has changed since the last call with the same `seen`.
   bool members_changed(std::vector<std::uint64_t>& seen) const;
   void refresh_members() const;
 

@@ -55,7 +55,7 @@ class AgentSide {
   // The number of partitions of the cluster. Called before the first report and after a change.
   virtual void on_partitions(std::uint32_t /*partitions*/) {}
   virtual Load load() = 0;
-  // The latest version of an object that the agent has given or heard, and one that the leader has heard.
+  // The agent gives or hears versions of objects, and so does the leader. Each tells the other the latest one.
   // The agent's next version is later than both.
   virtual std::uint64_t latest_version() = 0;
   virtual void heard_version(std::uint64_t version) = 0;
@@ -155,7 +155,7 @@ class MasterClient final : rpc::LinkHandler {
   void leave(std::uint64_t deadline_ns, AgentSide::Done done);
   // Reports an unreachable peer with the next heartbeat.
   void report_unreachable(wire::Unreachable peer);
-  // Members: asks the leader for changes of the list of members before the next heartbeat is due.
+  // Asks the leader for changes of the list of members before the next heartbeat is due. Tools ask nothing.
   void refresh_members();
 
   // The latest removal that this node has heard of. Read this number before a change begins.
@@ -166,7 +166,7 @@ class MasterClient final : rpc::LinkHandler {
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   // The master that this client talks to, or dials. REQUIRES: kCaller.
   [[nodiscard]] const std::string& leader() const { return leader_; }
-  // Of a member. REQUIRES: kCaller.
+  // The list stays empty for a tool. REQUIRES: kCaller.
   [[nodiscard]] const MemberList& member_list() const { return member_list_; }
   // A member has reported all objects to this leader; a tool has a link.
   [[nodiscard]] bool ready() const { return ready_; }
