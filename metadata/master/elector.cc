@@ -69,8 +69,24 @@ Elector::~Elector() {
 }
 
 bool Elector::leads(std::uint64_t epoch) const {
-  return now_ns() < valid_until_ns_.load(std::memory_order_acquire) && epoch_ == epoch;
+  return epoch_ == epoch && (holds_lease() || goes_on());
 }
+
+// A tenth of the lease is left for clocks of different speed.
+void Elector::hold_lease(std::uint64_t asked_ns) {
+  renewed_ns_ = asked_ns;
+  valid_until_ns_ = asked_ns + lock_.ttl_ms() * 900'000ull;
+}
+
+// The lock is renewed each fourth of the lease. Two heartbeats must pass before the lease ends, until the
+// members' promises are known.
+bool Elector::renewal_is_late() const { return now_ns() > renewed_ns_ + ttl_ms_ * 300'000ull; }
+
+void Elector::go_on(std::uint64_t epoch, std::uint64_t until_ns) {
+  if (epoch == epoch_) goes_on_until_ns_ = until_ns;
+}
+
+bool Elector::goes_on() const { return now_ns() < goes_on_until_ns_ && outbid_ <= epoch_; }
 
 void Elector::save(std::string key, std::optional<std::string> value, std::function<void()> done) {
   {
@@ -86,11 +102,15 @@ std::uint64_t Elector::step() { return leading_ ? lead() : stand_by(); }
 
 // Whether this master may campaign now. A master whose turn has not come only looks up the leader.
 bool Elector::may_try(std::uint64_t deadline_ns) {
-  if (partition_.roster == nullptr) return true;
   const auto found = find_leader(*store_, deadline_ns, partition_.number);
   if (!found && found.error().code() != MC_NOT_FOUND) {
     callbacks_.trouble(found.error());
+    store_is_silent_ = true;
     return false;
+  }
+  const bool other_led = last_leader_ != "?" && !last_leader_.empty() && last_leader_ != address_;
+  if (std::exchange(store_is_silent_, false) && other_led) {
+    others_wait_until_ns_ = now_ns() + ttl_ms_ * kMs;
   }
   tell_leader(found ? found->value : std::string());
   if (found) {
@@ -99,7 +119,9 @@ bool Elector::may_try(std::uint64_t deadline_ns) {
   }
   const std::uint64_t now = now_ns();
   if (vacant_since_ns_ == 0) vacant_since_ns_ = now;
-  return partition_.roster->may_take(partition_.number, now - vacant_since_ns_);
+  if (now < others_wait_until_ns_) return false;
+  return partition_.roster == nullptr ||
+         partition_.roster->may_take(partition_.number, now - vacant_since_ns_);
 }
 
 void Elector::tell_leader(const std::string& leader) {
@@ -124,7 +146,7 @@ bool Elector::campaign() {
   }
   last_leader_ = "?";
   vacant_since_ns_ = 0;
-  valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
+  hold_lease(asked_ns);
   return true;
 }
 
@@ -161,6 +183,10 @@ Result<Term> Elector::read_term() {
   const auto offset = read_number(kEpochOffsetKey, deadline_ns);
   if (!offset) return fail(offset.error());
   term.epoch = lock_.epoch() + *offset;
+  const auto written = store_->write_guarded(lock_.guard(), prefix_ + std::string(kLastEpochKey),
+                                             std::to_string(term.epoch), deadline_ns);
+  if (!written) return fail(written.error());
+  if (!*written) return fail(MC_NOT_FOUND, "another master leads by now");
   return term;
 }
 
@@ -184,18 +210,42 @@ std::uint64_t Elector::stand_by() {
   return renew_at_ns_;
 }
 
+// False: the leadership is over.
+bool Elector::renew() {
+  const std::uint64_t asked_ns = now_ns();
+  const Status status = lock_.renew(asked_ns + ttl_ms_ * kMs / 2);
+  if (status.ok()) {
+    hold_lease(asked_ns);
+    return true;
+  }
+  if (status.code() == MC_NOT_FOUND) return goes_on() && take_lock_again();
+  callbacks_.trouble(status);
+  return lock_.leads() || goes_on();
+}
+
+// The lease has ended while the store was silent. False: the leadership is over.
+bool Elector::take_lock_again() {
+  const std::uint64_t asked_ns = now_ns();
+  const std::uint64_t deadline_ns = asked_ns + ttl_ms_ * kMs / 2;
+  const auto won = lock_.campaign(deadline_ns);
+  if (won && !*won) return false;
+  const auto last =
+      won ? read_number(kLastEpochKey, deadline_ns) : Result<std::uint64_t>(fail(won.error()));
+  if (last && *last == epoch_) {
+    hold_lease(asked_ns);
+    return true;
+  }
+  if (!last) callbacks_.trouble(last.error());
+  if (won) static_cast<void>(lock_.resign(now_ns() + kResignNs));
+  return !last && goes_on();
+}
+
 std::uint64_t Elector::lead() {
   if (now_ns() >= renew_at_ns_) {
-    const std::uint64_t asked_ns = now_ns();
-    const Status status = lock_.renew(asked_ns + lock_.ttl_ms() * kMs / 2);
-    if (status.ok()) {
-      valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
-    } else {
-      callbacks_.trouble(status);
-      if (status.code() == MC_NOT_FOUND || !lock_.leads()) return end_leadership();
-    }
-    renew_at_ns_ = now_ns() + lock_.ttl_ms() * kMs / 4;
+    if (!renew()) return end_leadership();
+    renew_at_ns_ = now_ns() + ttl_ms_ * kMs / 4;
   }
+  if (!holds_lease()) return outbid_ > epoch_ ? end_leadership() : renew_at_ns_;
   const Written written = write_saved();
   if (written == Written::kNotLeader) return end_leadership();
   if (outbid_ > epoch_) return raise_epochs();
@@ -238,6 +288,7 @@ std::uint64_t Elector::raise_epochs() {
 std::uint64_t Elector::end_leadership() {
   leading_ = false;
   valid_until_ns_.store(0);
+  goes_on_until_ns_.store(0);
   callbacks_.lost();
   return now_ns();
 }

@@ -12,6 +12,10 @@
 //
 //     stand by ──campaign() won, term read──► lead ──lease lost, outbid, or the roster gives up──► stand by
 //
+// A leader whose lease runs out because the store is silent goes on for as long as the members' promises hold
+//   (promises.h). When the store answers again, the leader takes the lock again, under the same epoch, if no
+//   other master has led in between: "last_epoch" names the latest leadership. A standby that the store
+//   was silent to as well lets the last leader go first.
 // Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
 //   save() and leads() from any thread.
 // Owns: the store and the thread, if any. Queued writes are bounded: one for each key, the latest wins.
@@ -28,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "libmc/base/clock.h"
 #include "libmc/base/mutex.h"
 #include "metadata/master/roster.h"
 #include "metadata/store/cluster_store.h"
@@ -42,6 +47,7 @@ inline constexpr std::string_view kRemovedPrefix = "removed/";
 inline constexpr std::string_view kPatternsPrefix = "patterns/";
 inline constexpr std::string_view kRemovalsKey = "removals";
 inline constexpr std::string_view kEpochOffsetKey = "epoch_offset";
+inline constexpr std::string_view kLastEpochKey = "last_epoch";
 
 // The state that a new leader finds in the store.
 struct Term {
@@ -88,6 +94,12 @@ class Elector {
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
+  // Whether the store's lease covers this moment. Any thread.
+  [[nodiscard]] bool holds_lease() const { return now_ns() < valid_until_ns_; }
+  // Whether the lock should have been renewed by now.
+  [[nodiscard]] bool renewal_is_late() const;
+  // The leader of this epoch may go on until then without the store. Any thread.
+  void go_on(std::uint64_t epoch, std::uint64_t until_ns);
   // A member has heard of a leader with an epoch above this leader's. If this process still leads, the
   // next leader, perhaps this process, has a higher epoch. Any thread.
   void outbid(std::uint64_t heard);
@@ -99,12 +111,16 @@ class Elector {
  private:
   std::uint64_t stand_by();
   std::uint64_t lead();
+  bool renew();
+  bool take_lock_again();
   std::uint64_t end_leadership();
   std::uint64_t raise_epochs();
   bool campaign();
   bool may_try(std::uint64_t deadline_ns);
   void tell_leader(const std::string& leader);
   [[nodiscard]] bool gives_up();
+  [[nodiscard]] bool goes_on() const;
+  void hold_lease(std::uint64_t asked_ns);
   Result<Term> read_term();
   Result<std::uint64_t> read_number(std::string_view key, std::uint64_t deadline_ns);
   struct Saved {
@@ -124,9 +140,13 @@ class Elector {
   LeaderLock lock_;
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> outbid_{0};  // the highest epoch that members have heard
+  std::atomic<std::uint64_t> renewed_ns_{0};
   std::atomic<std::uint64_t> valid_until_ns_{0};
+  std::atomic<std::uint64_t> goes_on_until_ns_{0};
   std::string last_leader_ = "?";
-  std::uint64_t vacant_since_ns_ = 0;  // 0: a master leads
+  std::uint64_t vacant_since_ns_ = 0;       // 0: a master leads
+  bool store_is_silent_ = false;            // to this standby
+  std::uint64_t others_wait_until_ns_ = 0;  // the last leader may take the lock again
   bool leading_ = false;
   std::uint64_t renew_at_ns_ = 0;
 

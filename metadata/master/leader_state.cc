@@ -89,6 +89,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       drops_([this](NodeId node) { return link_of(node); }, term.epoch, now_ns),
       patterns_(kMaxPatternRemovals),
       reports_(options.max_nodes),
+      promises_(2 * options.gone_ms * kMs, lease_ms(options) * kMs),
       hot_({}),
       absence_(term, outside_.save, now_ns),
       removals_saved_(term.removals) {
@@ -98,6 +99,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
     if (directory_.expect(descriptor.node).ok()) {
       expected_[descriptor.node] = descriptor.incarnation;
       absence_.unheard(descriptor.node);
+      promises_.expect(descriptor.node);
     }
   }
   patterns_.restore(Absence::patterns_before(term));
@@ -169,7 +171,9 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   repair_.request_pass();
   for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
   absence_.gone(node, patterns_.owed_from(node));
-  outside_.save(member_key(node), std::nullopt, nullptr);
+  outside_.save(member_key(node), std::nullopt, [this, weak = std::weak_ptr(alive_), node] {
+    if (weak.lock() != nullptr && membership_.find(node) == nullptr) promises_.forget(node);
+  });
   // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
   // gone, orders that waited only for this node are complete now.
   if (membership_.find(node) != nullptr) return;
@@ -466,7 +470,20 @@ LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& 
   return nullptr;
 }
 
+// While the store is silent to the last leader, that leader may go on with its members. A member that has
+// come from there has kept its promise to that leader. A new incarnation knows of no promise.
+bool LeaderState::last_leader_is_over(const Descriptor& joining) {
+  const auto known = expected_.find(joining.node);
+  last_leader_is_over_ |= expected_.empty() || now_ns_ >= recover_until_ns_ ||
+                          (known != expected_.end() && known->second == joining.incarnation);
+  return last_leader_is_over_;
+}
+
 void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor) {
+  if (!last_leader_is_over(descriptor)) {
+    return refuse(link, request.id, MC_BUSY,
+                  "the members of the last leader join first; try again");
+  }
   Membership::Events events;
   Status status = membership_.join(descriptor, now_ns_, events);
   handle(events);
@@ -485,8 +502,10 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
   outside_.save(std::string(kMembersPrefix) + std::to_string(descriptor.node), std::move(saved),
                 nullptr);
   absence_.joined(descriptor.node, directory_.removal());
+  promises_.joined(descriptor.node, now_ns_);
   answer(link, request.id,
-         wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms)});
+         wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms),
+                          promise_ms()});
   fanout_.joined(descriptor.node);
   drops_.joined(descriptor.node);
   catching_up_.erase(descriptor.node);
@@ -511,6 +530,7 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
   }
   handle(events);
   heard_version(beat.latest_version);
+  promises_.heard(who->node, beat.promised_ns, now_ns_);
   if (resized) refresh_views();  // a put may need the new room before the next tick
   wire::HeartbeatReply reply;
   reply.answer = state;
@@ -518,6 +538,8 @@ void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
   if (state == HeartbeatAnswer::kOk) {
     reply.lease_ms = static_cast<std::uint32_t>(lease_ms(options_));
     reply.latest_version = latest_version_;
+    reply.promise_ms = promise_ms();
+    reply.asked_ns = now_ns_;
     tell_changes(beat.list_version, reply);
   }
   answer(link, request.id, reply);
@@ -548,6 +570,7 @@ void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
   Membership::Events events;
   membership_.leave(who->node, who->incarnation, now_ns_, events);
   handle(events);
+  promises_.forget(who->node);
   link.attachment.reset();
   link.answer(request.id, 0, {}, epoch_);
 }

@@ -40,6 +40,7 @@
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
 #include "metadata/master/master_report.h"
+#include "metadata/master/promises.h"
 #include "metadata/master/report_deadlines.h"
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
@@ -68,6 +69,10 @@ class LeaderState {
   void on_cancel(rpc::Link& link, std::uint32_t id);
   void on_closed(rpc::Link& link);
   void tick(std::uint64_t now_ns);
+
+  // The promises of members let this leader go on without the cluster store.
+  void ask_for_promises(bool asks) { promises_.ask(asks); }
+  [[nodiscard]] std::uint64_t promised_until_ns() const { return promises_.until_ns(); }
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   [[nodiscard]] bool recovering(std::uint64_t now_ns) const {
@@ -149,6 +154,10 @@ class LeaderState {
   void catch_all_up();
   void tell_the_late();
   bool must_forget(const Speaker& who);
+  bool last_leader_is_over(const Descriptor& joining);
+  [[nodiscard]] std::uint32_t promise_ms() const {
+    return static_cast<std::uint32_t>(promises_.asked_ns() / kMs);
+  }
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
   void release(const std::vector<Holding>& holdings);
   void want_replicas();
@@ -172,6 +181,7 @@ class LeaderState {
   Drops drops_;
   PatternRemovals patterns_;
   ReportDeadlines reports_;
+  Promises promises_;
   std::map<NodeId, CatchUp> catching_up_;
   HotReplicas hot_;
   std::uint32_t sample_ = 1;
@@ -179,6 +189,7 @@ class LeaderState {
   Relocations relocations_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::map<NodeId, Incarnation> expected_;  // members of the last leader that have not joined yet
+  bool last_leader_is_over_ = false;
   Absence absence_;
   std::vector<NodeView> views_;
   std::list<Waiting> waiting_;

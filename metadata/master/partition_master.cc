@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "libmc/base/clock.h"
 #include "metadata/wire/codec.h"
@@ -81,10 +82,21 @@ void PartitionMaster::end() {
   }
   outside_.ended();
   leader_state_.reset();
+  without_store_ = false;
 }
 
 void PartitionMaster::tick() {
-  if (leads()) leader_state_->tick(now_ns());
+  if (leader_state_ == nullptr) return;
+  leader_state_->ask_for_promises(elector_->renewal_is_late());
+  elector_->go_on(leader_state_->epoch(), leader_state_->promised_until_ns());
+  if (!leads()) return;
+  const bool without_store = !elector_->holds_lease();
+  if (std::exchange(without_store_, without_store) != without_store) {
+    spdlog::warn("event={} partition={} epoch={}",
+                 without_store ? "without_store" : "store_is_back", partition_,
+                 leader_state_->epoch());
+  }
+  leader_state_->tick(now_ns());
 }
 
 void PartitionMaster::step() {

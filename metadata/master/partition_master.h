@@ -68,6 +68,7 @@ class PartitionMaster {
   const Outside outside_;
   std::string leader_;
   std::unique_ptr<LeaderState> leader_state_;
+  bool without_store_ = false;
   std::uint64_t elector_due_ns_ = 0;  // kCaller
   std::unique_ptr<Elector> elector_;
 };

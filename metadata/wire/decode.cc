@@ -11,6 +11,7 @@ namespace mc::metadata::wire {
 namespace {
 
 constexpr const char* kNotSuch = "not such a message";
+constexpr const char* kLongPromise = "a promise of more than 20 minutes";
 
 Status wrong(const char* message, const char* what) {
   return {MC_INVALID_ARGUMENT, std::string("a peer's ") + message + " is not valid: " + what +
@@ -85,12 +86,14 @@ const char* fault(const pb::Join& message) {
 }
 const char* fault(const pb::JoinAnswer& message) {
   const bool valid = message.heartbeat_ms() >= 10 && message.heartbeat_ms() <= 60'000;
-  return valid ? nullptr : "heartbeats outside 10 ms to 60 s";
+  if (!valid) return "heartbeats outside 10 ms to 60 s";
+  return message.promise_ms() <= kMaxPromiseMs ? nullptr : kLongPromise;
 }
 const char* fault(const pb::HeartbeatAnswer& message) {
   if (message.answer() > static_cast<std::uint32_t>(HeartbeatAnswer::kStale)) return kNotSuch;
   if (count_of(message.gone_size()) > kMaxMembers) return "too many members that are gone";
-  return message.lease_ms() <= kMaxLeaseMs ? nullptr : "a lease of more than 10 minutes";
+  if (message.lease_ms() > kMaxLeaseMs) return "a lease of more than 10 minutes";
+  return message.promise_ms() <= kMaxPromiseMs ? nullptr : kLongPromise;
 }
 const char* fault(const pb::ReportAnswer& message) {
   return message.stream() <= kLastStream ? nullptr : kNotSuch;
@@ -234,6 +237,7 @@ Status decode(std::string_view bytes, Heartbeat& value) {
   }
   value.list_version = message.list_version();
   value.latest_version = message.latest_version();
+  value.promised_ns = message.promised_ns();
   return {};
 }
 

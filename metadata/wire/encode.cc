@@ -120,6 +120,7 @@ void encode(const Heartbeat& value, std::string& bytes) {
   }
   message.set_list_version(value.list_version);
   message.set_latest_version(value.latest_version);
+  message.set_promised_ns(value.promised_ns);
   write(message, bytes);
 }
 

@@ -49,11 +49,12 @@ void from_field(const Field& field, Value& value) {
   X(address, address)
 #define MC_JOIN(X) X(node, node) X(incarnation, incarnation) X(address, address) X(host, host) \
   X(zone, zone) X(capacity_bytes, capacity_bytes)
-#define MC_JOIN_ANSWER(X) X(removal, removal) X(heartbeat_ms, heartbeat_ms)
+#define MC_JOIN_ANSWER(X) X(removal, removal) X(heartbeat_ms, heartbeat_ms) \
+  X(promise_ms, promise_ms)
 #define MC_LOAD(X) X(used_bytes, used_bytes) X(busy_permille, busy_permille) X(draining, draining)
 #define MC_HEARTBEAT_ANSWER(X) X(answer, answer) X(removal, removal) \
   X(lease_ms, lease_ms) X(list_version, list_version) X(whole, whole) \
-  X(latest_version, latest_version)
+  X(latest_version, latest_version) X(promise_ms, promise_ms) X(asked_ns, asked_ns)
 #define MC_REPORT(X) X(sequence, sequence) X(end, end)
 #define MC_REPORT_ANSWER(X) X(stream, stream)
 #define MC_MATCH(X) X(name_space, name_space) X(pattern, pattern) X(kind, kind) X(after, after) \

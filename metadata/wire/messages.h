@@ -29,6 +29,7 @@ struct AttendAnswer {
 struct JoinAnswer {
   std::uint64_t removal = 0;
   std::uint32_t heartbeat_ms = 200;
+  std::uint32_t promise_ms = 0;  // as in HeartbeatReply
 };
 
 struct Unreachable {
@@ -54,6 +55,7 @@ struct Heartbeat {
   std::vector<Unreachable> unreachable;
   std::uint64_t list_version = 0;    // of the list of members that the caller has; 0: none
   std::uint64_t latest_version = 0;  // of an object; the latest that the caller has given or heard
+  std::uint64_t promised_ns = 0;     // asked_ns of the latest promise that the caller made; 0: none
 };
 struct HeartbeatReply {
   HeartbeatAnswer answer = HeartbeatAnswer::kOk;
@@ -66,6 +68,9 @@ struct HeartbeatReply {
   std::vector<NodeId> gone;
   bool whole = false;                // `changed` is the whole list
   std::uint64_t latest_version = 0;  // of an object; the latest that the leader has heard
+  // The caller attends no other leader for this time after this answer. 0: the caller may.
+  std::uint32_t promise_ms = 0;
+  std::uint64_t asked_ns = 0;  // by the leader's clock; the caller's next heartbeat repeats this
 };
 
 struct Publish {

@@ -23,6 +23,7 @@ inline constexpr std::size_t kMaxMembers = 4096;
 inline constexpr std::size_t kMaxRefusalBytes = 1024;
 inline constexpr std::uint64_t kMaxCapacityBytes = 1ull << 50;
 inline constexpr std::uint32_t kMaxLeaseMs = 600u * 1000u;
+inline constexpr std::uint32_t kMaxPromiseMs = 2 * kMaxLeaseMs;
 inline constexpr std::uint32_t kMaxWaitMs = 3600u * 1000u;
 
 // Bodies. A batch of kMaxItems fits, with room for fields of later versions.

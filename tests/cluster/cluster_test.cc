@@ -271,8 +271,6 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   ASSERT_TRUE(until([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
   ASSERT_EQ(put(0, "after", "it"), MC_OK);
   EXPECT_TRUE(until([&] { return get(1, "after") == "it"; }));
-  // Without the store, the last leader leads until the lease ends. Objects with a known location
-  // stay readable after that.
   EXPECT_EQ(get(1, "before"), "the death of a master");
   redis.kill_hard();
   EXPECT_EQ(get(1, "before"), "the death of a master");

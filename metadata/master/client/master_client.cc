@@ -424,6 +424,11 @@ void MasterClient::found(const Result<std::string>& leader) {
     dial_to(*leader);
     return;
   }
+  // The last leader may go on although the store is silent.
+  if (!leader && leader.error().code() != MC_NOT_FOUND && !attended_.empty()) {
+    dial_to(attended_);
+    return;
+  }
   seeking_ = false;
   seek();
 }
@@ -481,6 +486,10 @@ void MasterClient::attend() {
         const bool old = answer && answer->status == MC_UNSUPPORTED && options_.partition == 0;
         const bool taken = answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
         if (!old && !taken) return lose({MC_CLOSED, "the master does not have that partition"});
+        if (answer->epoch > promised_epoch_ && now_ns() < promised_until_ns_) {
+          return lose({MC_CLOSED, "another leader has the promise of this member"});
+        }
+        attended_ = leader_;
         attended(heard.partitions);
       });
 }
@@ -494,6 +503,13 @@ void MasterClient::attended(std::uint32_t partitions) {
   }
   if (std::exchange(partitions_, partitions) != partitions) member_->on_partitions(partitions);
   join();
+}
+
+// The member attends no leader of a later epoch until then.
+void MasterClient::promise(std::uint64_t epoch, std::uint32_t promise_ms) {
+  if (promise_ms == 0) return;
+  promised_epoch_ = epoch;
+  promised_until_ns_ = std::max(promised_until_ns_, now_ns() + promise_ms * kMs);
 }
 
 // A step of the session itself. No caller waits for the step, and without an answer the link is
@@ -522,6 +538,8 @@ void MasterClient::join() {
                     return;
                   }
                   heartbeat_ms_ = joined.heartbeat_ms;
+                  promised_ns_ = 0;
+                  promise(answer.epoch, joined.promise_ms);
                   // The member may not have heard of removals while it was away. Those may cover
                   // objects of the coming report, so the report carries the older number.
                   report_removals_seen_ = removals_seen_;
@@ -642,7 +660,7 @@ void MasterClient::on_closed(rpc::Link& link, const Status& why) {
 
 void MasterClient::heartbeat() {
   const wire::Heartbeat beat{member_->load(), std::exchange(unreachable_, {}),
-                             member_list_.version(), member_->latest_version()};
+                             member_list_.version(), member_->latest_version(), promised_ns_};
   const std::uint64_t sent_ns = now_ns();
   link_->call(static_cast<std::uint8_t>(Method::kHeartbeat), wire::encoded(beat),
               sent_ns + 5 * heartbeat_ms_ * kMs, 0,
@@ -658,6 +676,8 @@ void MasterClient::heartbeat() {
                 } else {
                   removals_seen_ = std::max(removals_seen_.load(), heard.removal);
                   member_list_.take(heard, sent_ns);
+                  promise(answer->epoch, heard.promise_ms);
+                  if (heard.promise_ms != 0) promised_ns_ = heard.asked_ns;
                   member_->heard_version(heard.latest_version);
                 }
               });

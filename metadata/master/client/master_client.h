@@ -204,6 +204,7 @@ class MasterClient final : rpc::LinkHandler {
   void dialled(Result<std::shared_ptr<rpc::Link>> link);
   void attend();
   void attended(std::uint32_t partitions);
+  void promise(std::uint64_t epoch, std::uint32_t promise_ms);
   void join();
   void begin_report();
   void stream_report();
@@ -249,6 +250,7 @@ class MasterClient final : rpc::LinkHandler {
   bool stopping_ = false;
   bool left_ = false;
   std::string leader_;                          // the latest address dialled
+  std::string attended_;                        // the address of the latest leader
   std::string dial_failure_;                    // why the latest dial failed; empty: it did not
   std::map<std::string, std::string> said_of_;  // last reported reason for each unreachable address
   std::string hint_;                            // the leader's address, as a standby said
@@ -259,6 +261,9 @@ class MasterClient final : rpc::LinkHandler {
   std::uint32_t partitions_ = 0;  // as the master said
   std::uint64_t sequence_ = 0;
   std::uint32_t heartbeat_ms_ = 200;
+  std::uint64_t promised_epoch_ = 0;  // HeartbeatReply::promise_ms
+  std::uint64_t promised_until_ns_ = 0;
+  std::uint64_t promised_ns_ = 0;  // HeartbeatReply::asked_ns
   std::size_t report_in_flight_ = 0;
   bool report_named_all_ = false;
   std::vector<PublishItem> report_items_;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leaders and members while the cluster store is silent to some or all masters.
+#include "sim/fleet_fixture.h"
+
+namespace mc::sim {
+namespace {
+
+class StoreOutage : public FleetTest {
+ protected:
+  StoreOutage() : StoreOutage(1) {}
+  explicit StoreOutage(std::uint64_t masters) : FleetTest({.masters = masters}) {}
+
+  void let_store_be_silent(bool silent) {
+    for (std::uint64_t i = 0; i < masters_; ++i) silence(i, silent);
+  }
+  void silence(std::uint64_t master, bool silent) {
+    fleet_.store().set_reachable(fleet_.master(master).host(), !silent);
+  }
+  std::uint64_t masters_ = 1;
+};
+
+class StoreOutageOfTwoMasters : public StoreOutage {
+ protected:
+  StoreOutageOfTwoMasters() : StoreOutage(2) { masters_ = 2; }
+  std::uint64_t leader() const { return fleet_.leader_of(0); }
+  std::uint64_t standby() const { return 1 - leader(); }
+};
+
+TEST_F(StoreOutage, UnknownPlacesAreFoundAndRemovalsAreCompleteForAMinute) {
+  const std::uint64_t epoch = fleet_.master().epoch(0);
+  ASSERT_EQ(end_of(fleet_.put(writer(), "old", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    turn_for(3'000 * kMs);
+    const std::string key = "key-" + std::to_string(i);
+    ASSERT_EQ(end_of(fleet_.put(other(), key, kBytes)), MC_OK);
+    EXPECT_EQ(read(third(), key), MC_OK);
+    EXPECT_EQ(end_of(fleet_.remove(writer(), key)), MC_OK);
+    EXPECT_EQ(read(third(), key), MC_NOT_FOUND);
+    EXPECT_EQ(end_of(fleet_.put(third(), "old", kBytes / 2 + i, 1, true)), MC_OK);
+    EXPECT_EQ(length_read(writer(), "old"), kBytes / 2 + i);
+  }
+  let_store_be_silent(false);
+  turn_for(2'500 * kMs);
+  EXPECT_EQ(fleet_.master().epoch(0), epoch);
+  EXPECT_EQ(length_read(other(), "old"), kBytes / 2 + 19);
+}
+
+TEST_F(StoreOutage, AnAgentMayStartAgainMeanwhile) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  turn_for(3'000 * kMs);
+  fleet_.break_links(other());
+  turn_for(3'000 * kMs);
+  EXPECT_TRUE(other().ready());
+  EXPECT_EQ(read(other(), "key"), MC_OK);
+}
+
+// The member may attend another leader, so the old leader must not decide alone any more.
+TEST_F(StoreOutage, ALeaderThatLosesAMemberMeanwhileStopsUntilTheStoreIsBack) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  turn_for(1'500 * kMs);
+  fleet_.cut(other(), fleet_.master(), true);
+  turn_for(3'000 * kMs);
+  EXPECT_EQ(fleet_.master().epoch(0), 0U);
+  let_store_be_silent(false);
+  turn_for(4'000 * kMs);
+  EXPECT_EQ(read(third(), "key"), MC_OK);
+}
+
+TEST_F(StoreOutage, AStoreThatReturnsWithoutItsContentGetsTheMembersAgain) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  turn_for(3'000 * kMs);
+  fleet_.store().lose();
+  let_store_be_silent(false);
+  turn_for(4'000 * kMs);
+  EXPECT_EQ(read(third(), "key"), MC_OK);
+  const auto members = fleet_.store().content().list("members/", UINT64_MAX);
+  ASSERT_TRUE(members);
+  EXPECT_EQ(members->size(), 3U);
+}
+
+TEST_F(StoreOutageOfTwoMasters, TheLeaderGoesOnUnderItsEpochWhenTheStoreIsBack) {
+  const std::uint64_t leads = leader();
+  const std::uint64_t epoch = fleet_.master(leads).epoch(0);
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  turn_for(5'000 * kMs);
+  EXPECT_EQ(read(third(), "key"), MC_OK);
+  let_store_be_silent(false);
+  turn_for(5'000 * kMs);
+  EXPECT_EQ(fleet_.master(leads).epoch(0), epoch);
+  EXPECT_EQ(fleet_.master(1 - leads).epoch(0), 0U);
+}
+
+// Only the leader is cut off from the store. The standby is elected and gets no member until the old
+// leader has stopped.
+TEST_F(StoreOutageOfTwoMasters, TwoLeadersNeverHaveMembersAtOnce) {
+  const std::uint64_t old = leader();
+  const std::uint64_t next = standby();
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  silence(old, true);
+  turn_for(4'000 * kMs);
+  ASSERT_NE(fleet_.master(next).epoch(0), 0U);
+  ASSERT_NE(fleet_.master(old).epoch(0), 0U);
+  EXPECT_EQ(length_read(third(), "key"), kBytes);
+  fleet_.cut(other(), fleet_.master(old), true);  // the host finds the next leader in the store
+  const std::uint64_t length = kBytes / 2;
+  auto upsert = fleet_.put(writer(), "key", length, 1, true);
+  ASSERT_TRUE(fleet_.turn_until([&] { return upsert->over(); }, 10'000 * kMs));
+  EXPECT_EQ(upsert->items[0].status, MC_OK);
+  EXPECT_EQ(length_read(third(), "key"), length);
+  turn_for(5'000 * kMs);
+  EXPECT_EQ(fleet_.master(old).epoch(0), 0U);
+  EXPECT_EQ(length_read(third(), "key"), length);
+  EXPECT_EQ(length_read(other(), "key"), length);
+}
+
+TEST_F(StoreOutageOfTwoMasters, AMemberThatTheLastLeaderDidNotHaveWaitsForOneThatItHad) {
+  const std::uint64_t old = leader();
+  const std::uint64_t next = standby();
+  fleet_.cut(other(), fleet_.master(old), true);
+  turn_for(3'000 * kMs);  // gone
+  silence(old, true);
+  turn_for(1'600 * kMs);
+  ASSERT_NE(fleet_.master(next).epoch(0), 0U);
+  ASSERT_NE(fleet_.master(old).epoch(0), 0U);
+  EXPECT_FALSE(other().ready());
+}
+
+}  // namespace
+}  // namespace mc::sim
