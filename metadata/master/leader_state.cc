@@ -14,16 +14,14 @@ namespace mc::metadata {
 
 namespace {
 
-constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
+constexpr std::uint64_t kCatchUpNs = 30'000 * kMs;
 // A turn of the loop shall take less than a millisecond. It visits at most this many buckets (15
 // slots each).
 constexpr std::uint64_t kSweepBuckets = 4096;
-constexpr std::uint64_t kWalkBuckets = 1024;
 constexpr std::uint64_t kRemovalsAhead = 1u << 20;
 constexpr std::size_t kMaxFanouts = 1024;
 constexpr std::size_t kMaxPatternRemovals = 1024;
 constexpr std::size_t kCatchUpWindow = 8;
-constexpr std::uint32_t kLocateSample = 8;  // one locate in eight is sampled, and counts for eight
 
 // Higher than every removal number of earlier leaders. Each leader saves a number ahead of the use.
 // A store that lost the number assigns epochs by the clock in microseconds, so the epoch is high
@@ -84,14 +82,15 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       now_ns_(now_ns),
       directory_(directory_options(options, term)),
       membership_(membership_options(options)),
-      repair_({}),
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
       drops_([this](NodeId node) { return link_of(node); }, term.epoch, now_ns),
       patterns_(kMaxPatternRemovals),
       reports_(options.max_nodes),
       promises_(2 * options.gone_ms * kMs, lease_ms(options) * kMs),
-      hot_({}),
       absence_(term, outside_.save, now_ns),
+      copies_(
+          {directory_, membership_, views_, drops_, *outside_.counters},
+          [this](NodeId node) { return link_of(node); }, term.epoch),
       removals_saved_(term.removals) {
   for (const Entry& entry : term.members) {
     Descriptor descriptor;
@@ -137,10 +136,7 @@ void LeaderState::tick(std::uint64_t now_ns) {
   catch_all_up();
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
   refresh_views();
-  repair();
-  advance_drains();
-  advance_relocations();
-  advance_hot();
+  copies_.tick(!recovering(now_ns_), now_ns_);
   note_removals();
 }
 
@@ -153,7 +149,7 @@ void LeaderState::handle(const Membership::Events& events) {
                                                          : "gone",
                  event.node, event.incarnation);
     if (event.what == MemberEvent::kGone) gone(event.node, event.incarnation);
-    if (event.what == MemberEvent::kJoined) repair_.request_pass();
+    if (event.what == MemberEvent::kJoined) copies_.look_again();
   }
   if (!events.empty()) refresh_views();
 }
@@ -162,14 +158,10 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   // If a newer incarnation has already joined, only the old incarnation's entries are removed.
   if (!directory_.leave(node, incarnation)) return;
   links_.erase(node);
-  drains_.erase(node);
   catching_up_.erase(node);
   reports_.gone(node);
   lost_up_to_ = latest_version_;
-  hot_.node_gone(node);
-  repair_.node_gone(node, now_ns_);
-  repair_.request_pass();
-  for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
+  copies_.node_gone(node, now_ns_);
   absence_.gone(node, patterns_.owed_from(node));
   outside_.save(member_key(node), std::nullopt, [this, weak = std::weak_ptr(alive_), node] {
     if (weak.lock() != nullptr && membership_.find(node) == nullptr) promises_.forget(node);
@@ -225,73 +217,10 @@ void LeaderState::refresh_views() {
          .free_bytes = about.capacity_bytes - used,
          .busy_permille = member.load.busy_permille,
          .age_ns = now_ns_ - std::min(now_ns_, member.joined_ns),
-         .draining = member.load.draining || drains_.contains(about.node),
+         .draining = member.load.draining || copies_.drains(about.node),
          // A node without a link cannot receive orders and may be dead already.
          .suspected = member.state == MemberState::kSuspected || link_of(about.node) == nullptr});
   }
-}
-
-void LeaderState::repair() {
-  if (recovering(now_ns_) || repair_.idle()) return;
-  repair_.scan(directory_, kWalkBuckets, now_ns_);
-  std::vector<CopyJob> jobs;
-  repair_.plan(directory_, views_, now_ns_, jobs);
-  for (const CopyJob& job : jobs) {
-    copy(job,
-         [this, hash = job.hash](bool ok) { repair_.finished(directory_, hash, ok, now_ns_); });
-  }
-}
-
-void LeaderState::advance_drains() {
-  if (recovering(now_ns_)) return;
-  for (auto& [node, draining] : drains_) {
-    DrainOrders orders;
-    draining.planner->advance(directory_, views_, kWalkBuckets, now_ns_, orders);
-    for (const CopyJob& job : orders.copies) {
-      copy(job, [this, drained = node, hash = job.hash](bool ok) {
-        const auto found = drains_.find(drained);
-        if (found != drains_.end()) found->second.planner->finished(hash, ok);
-      });
-    }
-    release(orders.releases);
-  }
-}
-
-void LeaderState::advance_relocations() {
-  if (recovering(now_ns_)) return;
-  CopyAndRelease orders;
-  relocations_.advance(directory_, views_, now_ns_, orders);
-  for (const CopyJob& job : orders.copies) {
-    copy(job, [this, hash = job.hash](bool ok) {
-      relocations_.finished(directory_, hash, ok, now_ns_);
-    });
-  }
-  release(orders.releases);
-}
-
-void LeaderState::advance_hot() {
-  if (recovering(now_ns_)) return;
-  CopyAndRelease orders;
-  hot_.advance(directory_, views_, now_ns_, orders);
-  for (const CopyJob& job : orders.copies) {
-    copy(job, [this, hash = job.hash](bool ok) { hot_.finished(hash, ok, now_ns_); });
-  }
-  release(orders.releases);
-}
-
-// The directory forgets the holding before the order is sent. Otherwise the next release could
-// count on this holder as a remaining one.
-void LeaderState::release(const std::vector<Holding>& holdings) {
-  for (const Holding& holding : holdings) directory_.release(holding);
-  drops_.release(holdings);
-}
-
-// Samples at random, because batches repeat.
-void LeaderState::note_located(KeyHash key) {
-  sample_ ^= sample_ << 13;
-  sample_ ^= sample_ >> 17;
-  sample_ ^= sample_ << 5;
-  if (sample_ % kLocateSample == 0) hot_.note(key, kLocateSample);
 }
 
 // Sends a member the removals that it has not carried out. The report may begin after all of them.
@@ -329,7 +258,7 @@ void LeaderState::catch_up(NodeId node) {
   // A call may fail at once, and the callback changes catching_up_. So all orders are built first.
   for (auto& [id, body] : orders) {
     link->call(static_cast<std::uint8_t>(wire::Method::kDropMatching), std::move(body),
-               now_ns_ + kCopyTimeoutNs, epoch_,
+               now_ns_ + kCatchUpNs, epoch_,
                [this, weak = std::weak_ptr(alive_), of = state.link, node,
                 id = id](const Result<rpc::Answer>& answer) {
                  if (weak.lock() == nullptr) return;
@@ -347,30 +276,6 @@ void LeaderState::catch_all_up() {
   std::vector<NodeId> nodes;
   for (const auto& [node, state] : catching_up_) nodes.push_back(node);
   for (const NodeId node : nodes) catch_up(node);
-}
-
-// done is not called after this leadership has ended.
-void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
-  const auto link = link_of(job.target);
-  const Member* source = membership_.find(job.source);
-  if (link == nullptr || source == nullptr) {
-    done(false);
-    return;
-  }
-  ++outside_.counters->copies;
-  std::string body;
-  wire::encode(wire::Copy{job.hash, job.version, job.bytes, job.source, source->descriptor.address,
-                          job.parts, job.part},
-               body);
-  link->call(static_cast<std::uint8_t>(wire::Method::kCopy), std::move(body),
-             now_ns_ + kCopyTimeoutNs, epoch_,
-             [this, weak = std::weak_ptr(alive_),
-              done = std::move(done)](const Result<rpc::Answer>& answer) {
-               if (weak.lock() == nullptr) return;
-               const bool ok = answer.has_value() && answer->status == 0;
-               outside_.counters->failed_copies += ok ? 0 : 1;
-               done(ok);
-             });
 }
 
 void LeaderState::on_cancel(rpc::Link& link, std::uint32_t id) {
@@ -595,7 +500,7 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
     absence_.reported(who->node);
     membership_.reported(who->node, who->incarnation);
     // Objects that the node held before and did not name may need new replicas.
-    repair_.request_pass();
+    copies_.look_again();
     if (!waiting_.empty()) answer_waiting();
   }
 }
@@ -640,7 +545,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
         result.verdicts.push_back(forget ? Verdict::kUncertain : *said++);
       }
     }
-    want_replicas();
+    copies_.published(publish_.items, batch_answer_.verdicts, now_ns_);
     wait_for_open_drops();
     if (directory_.reported(who->node)) return answer_in_time(link, request, result);
     // No caller waits for a batch of a report.
@@ -689,15 +594,6 @@ void LeaderState::wait_for_open_drops() {
   }
 }
 
-// Queues repair for new objects that want more replicas than the one just published.
-void LeaderState::want_replicas() {
-  for (std::size_t i = 0; i < publish_.items.size(); ++i) {
-    const PublishItem& item = publish_.items[i];
-    if (item.what == PublishItem::What::kDropped || item.attributes.replicas == 1) continue;
-    if (batch_answer_.verdicts[i] == Verdict::kAccepted) repair_.lacks(item);
-  }
-}
-
 void LeaderState::locate(rpc::Link& link, const rpc::Request& request) {
   if (locate_.wait_ms > 0 && recovering(now_ns_) && waiting_.size() < kMaxWaiting) {
     directory_.locate(locate_.keys, locate_answer_);
@@ -724,7 +620,7 @@ void LeaderState::answer_locate(rpc::Link& link, std::uint32_t id, const wire::L
   for (std::size_t i = 0; i < locate_answer_.keys.size(); ++i) {
     Located& key = locate_answer_.keys[i];
     if (unsure && key.state == Lookup::kMiss) key.state = Lookup::kRecovering;
-    if (key.state == Lookup::kFound) note_located(request.keys[i]);
+    if (key.state == Lookup::kFound) copies_.located(request.keys[i]);
     if (key.holder_count < 2) continue;
     holders.clear();
     const auto nodes =
@@ -918,7 +814,7 @@ std::vector<wire::MemberInfo> LeaderState::members() const {
   for (const Member& member : membership_.members()) {
     const NodeId node = member.descriptor.node;
     wire::MemberInfo info = info_of(member);
-    info.draining = member.load.draining || drains_.contains(node);
+    info.draining = member.load.draining || copies_.drains(node);
     info.used_bytes = member.load.used_bytes;
     info.entries = entries[node];
     result.push_back(std::move(info));
@@ -937,8 +833,8 @@ wire::StatsAnswer LeaderState::stats() const {
   result.memory_bytes = directory_.memory_bytes();
   result.published = published_;
   result.located = located_;
-  result.repairs_queued = repair_.queued();
-  result.repairs_running = repair_.in_flight();
+  result.repairs_queued = copies_.repairs_queued();
+  result.repairs_running = copies_.repairs_running();
   result.links = outside_.link_count();
   result.refused_links = outside_.refused_links();
   result.recovering = recovering(now_ns_);
@@ -951,20 +847,12 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
                   "node " + std::to_string(wanted.node) + " is not a member; see the members");
   }
   if (wanted.stop) {
-    drains_.erase(wanted.node);
+    copies_.end_drain(wanted.node);
     return answer(link, request.id, wire::DrainAnswer{});
   }
-  auto& draining = drains_[wanted.node];
-  if (draining.planner == nullptr) {
-    DrainOptions options;
-    options.targets = wanted.targets;
-    if (wanted.max_jobs != 0) {
-      options.limits.max_in_flight = std::min(options.limits.max_in_flight, wanted.max_jobs);
-    }
-    draining.planner = std::make_unique<DrainPlanner>(wanted.node, options);
-    refresh_views();
-  }
-  const DrainProgress& progress = draining.planner->progress();
+  const bool begins = !copies_.drains(wanted.node);
+  const DrainProgress& progress = copies_.drain(wanted);
+  if (begins) refresh_views();
   answer(link, request.id,
          wire::DrainAnswer{progress.copied, progress.failed, progress.unplaced, progress.seen,
                            progress.done, progress.copied_bytes});
@@ -972,8 +860,7 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
 
 void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
                            const wire::Relocate& wanted) {
-  const auto begun =
-      relocations_.begin({wanted.key, wanted.source, wanted.targets}, directory_, views_, now_ns_);
+  const auto begun = copies_.relocate(wanted, now_ns_);
   if (!begun) {
     const Status& why = begun.error();
     const bool unsure = why.code() == MC_NOT_FOUND || why.code() == MC_INVALID_ARGUMENT;
@@ -989,7 +876,7 @@ void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
 
 void LeaderState::relocation(rpc::Link& link, const rpc::Request& request,
                              const wire::RelocationId& id) {
-  const Relocation* const task = id.epoch == epoch_ ? relocations_.find(id.number) : nullptr;
+  const Relocation* const task = id.epoch == epoch_ ? copies_.relocation(id.number) : nullptr;
   if (task == nullptr) {
     return refuse(link, request.id, MC_NOT_FOUND,
                   "this master knows no such task; tasks end with the master that began them");

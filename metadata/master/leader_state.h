@@ -5,9 +5,8 @@
 //   begins empty with each leadership and ends with the leadership.
 //
 //     requests ──► Directory, Membership ──► answers
-//     locates  ──► HotReplicas
-//     tick     ──► Membership ──gone──► Directory.leave, RepairPlanner, Fanout.fenced
-//              ──► RepairPlanner, DrainPlanner, HotReplicas, Relocations ──► Copy and Drop orders
+//     tick     ──► Membership ──gone──► Directory.leave, Copies, Fanout.fenced
+//     publish, locate, tick ──► Copies ──► Copy and Drop orders
 //     join     ──► PatternRemovals ──missed removals──► DropMatching orders, then the report
 //
 // An upsert or a removal is complete when no agent may read the old object any more. Each holder has
@@ -35,6 +34,7 @@
 #include "metadata/directory/directory.h"
 #include "metadata/directory/pattern_removals.h"
 #include "metadata/master/absence.h"
+#include "metadata/master/copies.h"
 #include "metadata/master/drops.h"
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
@@ -43,10 +43,7 @@
 #include "metadata/master/promises.h"
 #include "metadata/master/report_deadlines.h"
 #include "metadata/membership/membership.h"
-#include "metadata/placement/drain.h"
-#include "metadata/placement/hot_replicas.h"
-#include "metadata/placement/relocations.h"
-#include "metadata/placement/repair.h"
+#include "metadata/placement/placement.h"
 #include "metadata/rpc/link.h"
 #include "metadata/wire/messages.h"
 #include "metadata/wire/method.h"
@@ -105,9 +102,6 @@ class LeaderState {
     std::set<std::uint64_t> asked;
     std::optional<std::uint32_t> report;  // the waiting request
   };
-  struct Draining {
-    std::unique_ptr<DrainPlanner> planner;
-  };
 
   // A function for each method. Each answers, now or later.
   template <typename Message, typename Handle>
@@ -145,11 +139,6 @@ class LeaderState {
   [[nodiscard]] std::uint64_t awake_ns() const { return now_ns_ - membership_.paused_ns(); }
   void answer_waiting();
   void refresh_views();
-  void repair();
-  void advance_drains();
-  void advance_relocations();
-  void advance_hot();
-  void note_located(KeyHash key);
   void catch_up(NodeId node);
   void catch_all_up();
   void tell_the_late();
@@ -158,9 +147,6 @@ class LeaderState {
   [[nodiscard]] std::uint32_t promise_ms() const {
     return static_cast<std::uint32_t>(promises_.asked_ns() / kMs);
   }
-  void copy(const CopyJob& job, std::function<void(bool ok)> done);
-  void release(const std::vector<Holding>& holdings);
-  void want_replicas();
   void wait_for_open_drops();
   void answer_in_time(rpc::Link& link, const rpc::Request& request, wire::PublishAnswer result);
   void when_old_leases_are_over(Act act);
@@ -176,22 +162,18 @@ class LeaderState {
   std::uint64_t now_ns_;
   Directory directory_;
   Membership membership_;
-  RepairPlanner repair_;
   Fanout fanout_;  // removals by pattern, and listings
   Drops drops_;
   PatternRemovals patterns_;
   ReportDeadlines reports_;
   Promises promises_;
   std::map<NodeId, CatchUp> catching_up_;
-  HotReplicas hot_;
-  std::uint32_t sample_ = 1;
-  std::map<NodeId, Draining> drains_;
-  Relocations relocations_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::map<NodeId, Incarnation> expected_;  // members of the last leader that have not joined yet
   bool last_leader_is_over_ = false;
   Absence absence_;
   std::vector<NodeView> views_;
+  Copies copies_;
   std::list<Waiting> waiting_;
   std::vector<Act> after_old_leases_;
   std::uint64_t removals_saved_;

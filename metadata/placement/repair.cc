@@ -55,10 +55,8 @@ void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::u
 }
 
 void RepairPlanner::plan(const Directory& directory, std::span<const NodeView> nodes,
-                         std::uint64_t now_ns, std::vector<CopyJob>& jobs) {
+                         std::uint64_t now_ns, std::vector<CopyJob>& jobs, std::uint32_t looks) {
   if (directory.recovering()) return;
-  // Jobs with busy nodes stay in the queue. Bound the number of keys examined in a call.
-  std::uint32_t looks = 4 * options_.limits.max_in_flight;
   for (auto at = queue_.begin(); at != queue_.end() && !ledger_.full() && looks > 0; --looks) {
     const KeyHash hash = std::get<KeyHash>(*at);
     const KeyView key = directory.about(hash);

@@ -49,18 +49,21 @@ class RepairPlanner {
 
   // Walks the next `buckets` buckets of the directory. Cheap if there is no work.
   void scan(const Directory& directory, std::uint64_t buckets, std::uint64_t now_ns);
+  // The number of keys that a call examines at most. Jobs with busy nodes stay in the queue.
+  static constexpr std::uint32_t kLooks = 1024;
   // Appends the jobs that may start now.
   void plan(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t now_ns,
-            std::vector<CopyJob>& jobs);
+            std::vector<CopyJob>& jobs, std::uint32_t looks = kLooks);
   // A job ended. ok: the target's publish was applied. A key that still lacks a replica is queued
   // again.
   void finished(const Directory& directory, KeyHash hash, bool ok, std::uint64_t now_ns);
 
   [[nodiscard]] std::size_t queued() const { return queue_.size(); }
   [[nodiscard]] std::size_t in_flight() const { return ledger_.count(); }
-  // No examined key lacks a replica.
+  // No key is known to lack a replica.
   [[nodiscard]] bool idle() const {
-    return !wanted_ && !position_ && !retry_at_ns_ && queue_.empty() && ledger_.count() == 0;
+    return !wanted_ && !overflowed_ && !position_ && !retry_at_ns_ && queue_.empty() &&
+           ledger_.count() == 0;
   }
 
  private:

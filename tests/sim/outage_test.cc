@@ -109,9 +109,20 @@ TEST_F(StoreOutageOfTwoMasters, TwoLeadersNeverHaveMembersAtOnce) {
   ASSERT_NE(fleet_.master(old).epoch(0), 0U);
   EXPECT_EQ(length_read(third(), "key"), kBytes);
   fleet_.cut(other(), fleet_.master(old), true);  // the host finds the next leader in the store
+  fleet_.break_links(other());
+  turn_for(10 * kMs);
+  ASSERT_FALSE(other().ready());
   const std::uint64_t length = kBytes / 2;
   auto upsert = fleet_.put(writer(), "key", length, 1, true);
-  ASSERT_TRUE(fleet_.turn_until([&] { return upsert->over(); }, 10'000 * kMs));
+  bool old_leads = true;
+  ASSERT_TRUE(fleet_.turn_until(
+      [&] {
+        old_leads &= fleet_.master(old).epoch(0) != 0;
+        EXPECT_FALSE(other().ready() && old_leads);
+        return upsert->over() && !old_leads && writer().ready() && other().ready() &&
+               third().ready();
+      },
+      10'000 * kMs));
   EXPECT_EQ(upsert->items[0].status, MC_OK);
   EXPECT_EQ(length_read(third(), "key"), length);
   turn_for(5'000 * kMs);

@@ -111,6 +111,42 @@ TEST(Repair, TheMostEndangeredComeFirstThenThePinned) {
   EXPECT_TRUE(planner.idle());
 }
 
+TEST(Repair, ANewObjectThatTheQueueHasNoRoomForIsCopiedLater) {
+  World world(2);
+  RepairPlanner planner({.limits = {}, .max_queued = 2});
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    world.hold(1, i, 2);
+    planner.lacks(world.objects().at(key(i)));
+  }
+  std::size_t copies = 0;
+  while (!planner.idle()) {
+    planner.scan(world.directory(), 1'000'000, 0);
+    std::vector<CopyJob> jobs;
+    planner.plan(world.directory(), world.views(), 0, jobs);
+    for (const CopyJob& job : jobs) {
+      world.copy(job);
+      planner.finished(world.directory(), job.hash, true, 0);
+      ++copies;
+    }
+  }
+  EXPECT_EQ(copies, 5U);
+}
+
+TEST(Repair, ANodeHasAtMostSoManyBytesUnderWay) {
+  World world(2);
+  for (std::uint64_t i = 0; i < 9; ++i) world.hold(1, i, 2);  // 1,000 bytes each
+  RepairPlanner planner({.limits = {.max_bytes_per_node = 2500}});
+  planner.request_pass();
+  planner.scan(world.directory(), 1'000'000, 0);
+  std::vector<CopyJob> jobs;
+  planner.plan(world.directory(), world.views(), 0, jobs);
+  EXPECT_EQ(jobs.size(), 3U);
+  world.copy(jobs[0]);
+  planner.finished(world.directory(), jobs[0].hash, true, 0);
+  planner.plan(world.directory(), world.views(), 0, jobs);
+  EXPECT_EQ(jobs.size(), 4U);
+}
+
 TEST(Repair, PlansNothingWhileTheDirectoryIsRecovering) {
   World world(3);
   world.hold(1, 1, 2);
