@@ -203,6 +203,7 @@ std::uint64_t Elector::stand_by() {
     static_cast<void>(lock_.resign(now_ns() + kResignNs));
     return now_ns() + kCampaignEveryNs;
   }
+  goes_on_until_ns_ = 0;
   epoch_ = term->epoch;
   leading_ = true;
   renew_at_ns_ = now_ns();
@@ -218,8 +219,8 @@ bool Elector::renew() {
     hold_lease(asked_ns);
     return true;
   }
-  if (status.code() == MC_NOT_FOUND) return goes_on() && take_lock_again();
   callbacks_.trouble(status);
+  if (status.code() == MC_NOT_FOUND) return goes_on() && take_lock_again();
   return lock_.leads() || goes_on();
 }
 
@@ -287,8 +288,9 @@ std::uint64_t Elector::raise_epochs() {
 
 std::uint64_t Elector::end_leadership() {
   leading_ = false;
-  valid_until_ns_.store(0);
-  goes_on_until_ns_.store(0);
+  epoch_ = 0;  // before a late go_on()
+  valid_until_ns_ = 0;
+  goes_on_until_ns_ = 0;
   callbacks_.lost();
   return now_ns();
 }
