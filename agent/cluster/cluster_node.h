@@ -15,6 +15,7 @@
 //   other ports and another transport.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,6 +80,7 @@ class ClusterNode : public Cluster {
   virtual void on_partitions(std::uint32_t /*partition*/, std::uint32_t /*partitions*/) {}
   // The agent must not serve any more.
   void set_fenced(const std::string& cause) { fenced_ = {MC_CLOSED, cause}; }
+  [[nodiscard]] std::string master_trouble() const;
 
   // Describes the transport that carries large reads beside TCP.
   struct OneSidedReport {
@@ -127,6 +129,8 @@ class ClusterNode : public Cluster {
   std::vector<transport::Event> events_;
   std::uint64_t lively_until_ns_ = 0;
   Status fenced_;
+  // Why the master of each partition was not reached last.
+  std::map<std::uint32_t, std::string> unreached_;
 };
 
 }  // namespace mc::agent

@@ -247,10 +247,19 @@ void put(Json::Value& group, const CounterRow<Counters> (&rows)[kRows], const Co
 
 // ---- The agent itself ---------------------------------------------------------------------------
 
+// Why some partition's master does not know this host. Empty: all masters do, or no reason is known yet.
+std::string ClusterNode::master_trouble() const {
+  for (const auto& [partition, why] : unreached_) {
+    if (partition < masters_.count() && !masters_.at(partition).ready()) return why;
+  }
+  return {};
+}
+
 std::string ClusterNode::Verbs::status_text() const {
   Json::Value value = counters();
   value["node"] = u64(node_.identity_.node);
   value["master_ready"] = node_.masters_.all_ready();
+  value["master_trouble"] = node_.master_trouble();
   value["epoch"] = u64(node_.masters_.at(0).epoch());
   value["partitions"] = node_.masters_.count();
   value["members"] = u64(node_.peers_.all().size());

@@ -94,6 +94,33 @@ Verdict check_agent_version(const AgentFacts& agent) {
   return {name, Health::kOk, "mcctl and agent " + agent.version, {}};
 }
 
+Verdict check_masters(const AgentFacts& agent) {
+  const std::string name = "masters";
+  if (!agent.answered) {
+    return {name, Health::kWarn, "whether a master knows this host is unknown",
+            "start mc-agent, then run this again"};
+  }
+  if (!agent.in_cluster) return {name, Health::kOk, "none: the agent is in no cluster", {}};
+  if (agent.master_ready) return {name, Health::kOk, "know this host", {}};
+  return {name, Health::kFail,
+          "objects of other hosts cannot be found: " +
+              (agent.master_trouble.empty() ? "the agent has not joined a master yet"
+                                            : agent.master_trouble),
+          "mend what is named, or start a master: mc-master; mcctl cluster status shows each "
+          "partition"};
+}
+
+Verdict check_members(const AgentFacts& agent) {
+  const std::string name = "members";
+  if (!agent.master_ready) return {name, Health::kOk, "no master lists members", {}};
+  const std::string count = fmt::format("{} in the cluster", agent.members);
+  if (agent.unreachable_members.empty()) return {name, Health::kOk, count, {}};
+  return {
+      name, Health::kWarn, count + "; this host does not reach " + agent.unreachable_members,
+      "mcctl ping tries a member; if the network is well, set listen or advertise of that agent to "
+      "an address that this host reaches"};
+}
+
 Verdict check_transports(const HostFacts& host, const AgentFacts& agent) {
   const std::string name = "transports";
   if (!agent.answered) {

@@ -38,6 +38,8 @@ Verdict check_directory(const AgentFacts& agent);
 Verdict check_socket(const AgentFacts& agent);
 Verdict check_agent(const AgentFacts& agent);
 Verdict check_agent_version(const AgentFacts& agent);
+Verdict check_masters(const AgentFacts& agent);
+Verdict check_members(const AgentFacts& agent);
 Verdict check_transports(const HostFacts& host, const AgentFacts& agent);
 
 std::vector<Verdict> all_checks(const HostFacts& host, const KernelFeatures& kernel,

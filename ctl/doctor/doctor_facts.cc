@@ -192,15 +192,29 @@ AgentFacts probe_agent(const Context& context) {
   out.ready = flag_field(*answer, "ready");
   out.pid = number_field(*answer, "pid");
   out.version = text_field(*answer, "version");
-  request["verb"] = "rails";
-  const auto rails =
-      client::admin_call(out.socket, request, std::min(timeout_ns(context), kLongestWaitNs));
+  const auto ask = [&](const char* verb) {
+    request["verb"] = verb;
+    return client::admin_call(out.socket, request, std::min(timeout_ns(context), kLongestWaitNs));
+  };
+  const auto rails = ask("rails");
   out.in_cluster = rails.has_value();
   if (!rails) return out;
   const Json::Value& beside = field(*rails, "one_sided");
   out.one_sided = text_field(beside, "transport");
   out.one_sided_devices = text_field(beside, "devices");
   out.one_sided_obstacles = text_field(beside, "obstacles");
+  const Json::Value& cluster = field(*answer, "cluster");
+  out.master_ready = flag_field(cluster, "master_ready");
+  out.master_trouble = text_field(cluster, "master_trouble");
+  if (!out.master_ready) return out;
+  const auto nodes = ask("nodes");
+  if (!nodes) return out;
+  for (const Json::Value& node : array_field(*nodes, "nodes")) {
+    ++out.members;
+    if (flag_field(node, "reachable")) continue;
+    if (!out.unreachable_members.empty()) out.unreachable_members += ", ";
+    out.unreachable_members += text_field(node, "node") + " at " + text_field(node, "address");
+  }
   return out;
 }
 

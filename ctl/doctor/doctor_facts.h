@@ -72,8 +72,14 @@ struct AgentFacts {
   std::uint64_t pid = 0;
   std::string version;
   std::string our_version;
-  // For an agent in a cluster: the transport of large reads beside TCP, if any, and its limits.
+  // For an agent in a cluster: the masters and members, and the transport of large reads beside TCP, if any,
+  // with its limits.
   bool in_cluster = false;
+  bool master_ready = false;   // the masters of all partitions know the agent
+  std::string master_trouble;  // why not, if a reason is known
+  // The list of members; empty while no master is ready.
+  std::uint32_t members = 0;
+  std::string unreachable_members;  // "id at address", separated by commas
   std::string one_sided;
   std::string one_sided_devices;
   std::string one_sided_obstacles;

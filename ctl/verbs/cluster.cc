@@ -56,13 +56,16 @@ std::string who_knows(const Json::Value& agent) {
   const std::uint64_t partitions = number_field(agent, "partitions");
   if (partitions > 1 && !ready) return "some masters do not know it: see the partitions below";
   if (partitions > 1) return fmt::format("the masters of all {} partitions know it", partitions);
-  return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
-               : "no master knows it; hits and puts of this host continue";
+  if (ready) return fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"));
+  const std::string trouble = text_field(agent, "master_trouble");
+  return "no master knows it; hits and puts of this host continue" +
+         (trouble.empty() ? "" : "\nwhy: " + trouble);
 }
 
 void run_cluster_status(Context& context) {
   const auto answer = ask(context, "cluster status", "cluster");
   if (!answer) return;
+  if (!answer->isMember("master")) context.exit_code = kExitFailed;  // no master has answered
   if (context.json) {
     print_json(*answer);
     return;

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <thread>
 
 #include <fmt/core.h>
@@ -22,6 +18,7 @@
 #include "ctl/text/json.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
+#include "libmc/base/way.h"
 #include "libmc/client/admin.h"
 #include "metadata/master/client/ask_master.h"
 #include "metadata/store/checks.h"
@@ -72,26 +69,7 @@ Result<std::string> own_address(std::string master) {
   }
   const auto parts = metadata::rpc::split_address(master);
   if (!parts) return fail(parts.error());
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(parts->host.c_str(), parts->port.c_str(), &wanted, &found);
-      error != 0) {
-    return fail(MC_AGENT_UNAVAILABLE, parts->host + ": " + ::gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
-  const Fd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own{};
-  socklen_t bytes = sizeof own;
-  char host[NI_MAXHOST] = {};
-  // A connected datagram socket has an address, and no packet is sent.
-  if (!socket || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &bytes) != 0 ||
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&own), bytes, host, sizeof host, nullptr, 0,
-                    NI_NUMERICHOST) != 0) {
-    return fail(MC_AGENT_UNAVAILABLE, errno_text("no way to " + master, errno));
-  }
-  return own.ss_family == AF_INET6 ? "[" + std::string(host) + "]" : std::string(host);
+  return way_to(parts->host, parts->port).map([](const Way& way) { return way.own; });
 }
 
 Result<metadata::MasterFacts> facts_of(const JoinOptions& options, std::uint64_t deadline_ns) {

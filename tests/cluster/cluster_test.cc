@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "conformance/store/store_servers.h"
+#include "libmc/client/admin.h"
 
 namespace mc::cluster {
 namespace {
@@ -274,6 +275,39 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   EXPECT_EQ(get(1, "before"), "the death of a master");
   redis.kill_hard();
   EXPECT_EQ(get(1, "before"), "the death of a master");
+}
+
+TEST_F(ClusterTest, StatusAndDoctorSayWhyNoMasterIsThere) {
+  start(1);
+  EXPECT_NE(mcctl(0, "doctor").find("ok    masters"), std::string::npos) << mcctl(0, "doctor");
+  master_->kill_hard();
+  const std::string address = master_->address();
+  ASSERT_TRUE(until([&] {
+    const Json::Value cluster = ask(0, "status")["cluster"];
+    return cluster["master_trouble"].asString().find(address) != std::string::npos;
+  })) << ask(0, "status").toStyledString();
+  const std::string said = mcctl(0, "doctor");
+  EXPECT_NE(said.find("fail  masters"), std::string::npos) << said;
+  EXPECT_NE(said.find(address), std::string::npos) << said;
+  const std::string status = mcctl(0, "cluster status; echo exit status $?");
+  EXPECT_NE(status.find("why: "), std::string::npos) << status;
+  EXPECT_NE(status.find("exit status 1"), std::string::npos) << status;
+}
+
+TEST_F(ClusterTest, AnAgentSaysThatTheClusterStoreIsAway) {
+  const int port = conformance::free_port();
+  conformance::AgentProcess agent;
+  agent.start({{"cluster_store", "redis://127.0.0.1:" + std::to_string(port)}});
+  Json::Value request;
+  request["verb"] = "status";
+  std::string trouble;
+  ASSERT_TRUE(until([&] {
+    const auto status = client::admin_call(agent.socket(), request, kWatchdogNs);
+    if (status) trouble = (*status)["cluster"]["master_trouble"].asString();
+    return !trouble.empty();
+  }));
+  EXPECT_NE(trouble.find(std::to_string(port)), std::string::npos) << trouble;
+  EXPECT_NE(agent.log().find("event=master_unreachable"), std::string::npos);
 }
 
 TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {

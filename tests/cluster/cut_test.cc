@@ -228,6 +228,25 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndServiceReturnsWithTheCable) {
   }
 }
 
+TEST(AgentOfAnotherHost, DoesNotStartWithAnAddressThatPeersCannotDial) {
+  if (const std::string why = Network::obstacle(); !why.empty()) GTEST_SKIP() << why;
+  const Network network(2);
+  const Network::Inside inside(network, 1);
+  const TempDirectory directory;
+  const auto start = [&](const std::string& master) {
+    const std::string command = MC_TEST_BIN
+                                "/mc-agent --descriptor-store none --pool-bytes 1MiB "
+                                "--runtime-dir " +
+                                directory.path() + " --masters " + master + " 2>&1";
+    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+    std::string said;
+    for (char line[1024]; std::fgets(line, sizeof line, pipe.get()) != nullptr;) said += line;
+    return said;
+  };
+  const std::string said = start(Network::address(0) + ":7400");
+  EXPECT_NE(said.find("listen = \"" + Network::address(1) + ":0\""), std::string::npos) << said;
+}
+
 // One peer sends and receives 1 KB/s.
 TEST_F(CutTest, ASlowPeerDoesNotSlowOtherPeers) {
   if (const std::string why = Network::obstacle(); !why.empty()) GTEST_SKIP() << why;

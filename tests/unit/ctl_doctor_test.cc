@@ -62,6 +62,24 @@ TEST(CtlDoctor, AnUnknownHostGetsARemedyForEachComplaint) {
   }
 }
 
+TEST(CtlDoctor, AClusterWithoutAMasterOrWithAMemberOutOfReachIsNotWell) {
+  AgentFacts agent = good_agent();
+  EXPECT_EQ(check_masters(agent).health, Health::kOk) << "no cluster";
+  EXPECT_EQ(check_members(agent).health, Health::kOk);
+  agent.in_cluster = true;
+  agent.master_trouble = "dial 10.0.0.1:7400: the proof of the cluster key is wrong";
+  EXPECT_EQ(check_masters(agent).health, Health::kFail);
+  EXPECT_NE(check_masters(agent).finding.find("cluster key is wrong"), std::string::npos);
+  EXPECT_EQ(check_members(agent).health, Health::kOk) << "nobody lists members";
+  agent.master_ready = true;
+  agent.members = 3;
+  EXPECT_EQ(check_masters(agent).health, Health::kOk);
+  EXPECT_EQ(check_members(agent).health, Health::kOk);
+  agent.unreachable_members = "7 at 127.0.0.1:7401";
+  EXPECT_EQ(check_members(agent).health, Health::kWarn);
+  EXPECT_NE(check_members(agent).finding.find("7 at 127.0.0.1:7401"), std::string::npos);
+}
+
 TEST(CtlDoctor, TheOneSidedTransportIsShownWithItsObstacles) {
   HostFacts host = good_host();
   AgentFacts agent = good_agent();

@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::uint64_t kLinePeriodNs = 1'000'000'000;
 
-bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
-
 }  // namespace
+
+bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
 Result<Address> parse_address(const std::string& text) {
   const std::size_t colon = text.rfind(':');

@@ -80,5 +80,7 @@ struct Address {
   std::uint16_t port = 0;
 };
 Result<Address> parse_address(const std::string& text);
+// Of an IP address: only this host can dial it.
+bool is_loopback(const std::string& host);
 
 }  // namespace mc::agent

@@ -424,13 +424,29 @@ void MasterClient::found(const Result<std::string>& leader) {
     dial_to(*leader);
     return;
   }
-  // The last leader may go on although the store is silent.
-  if (!leader && leader.error().code() != MC_NOT_FOUND && !attended_.empty()) {
-    dial_to(attended_);
-    return;
+  if (!leader) {
+    const bool vacant = leader.error().code() == MC_NOT_FOUND;
+    not_reached("", vacant ? Status(MC_BUSY, "the cluster store names no leader of partition " +
+                                                 std::to_string(options_.partition) +
+                                                 "; is a master running with the same store and "
+                                                 "cluster id?")
+                           : leader.error());
+    // The last leader may go on although the store is silent.
+    if (!vacant && !attended_.empty()) {
+      dial_to(attended_);
+      return;
+    }
   }
   seeking_ = false;
   seek();
+}
+
+// where: a master's address; empty: the cluster store.
+void MasterClient::not_reached(const std::string& where, const Status& why) {
+  dial_failure_ = why.text();
+  if (std::exchange(said_of_[where], dial_failure_) != dial_failure_ && member_ != nullptr) {
+    member_->on_unreachable(why);
+  }
 }
 
 void MasterClient::dial_to(const std::string& address) {
@@ -456,13 +472,7 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
     return;
   }
   if (!link || !(*link)->open()) {
-    if (!link) {
-      dial_failure_ = link.error().text();
-      std::string& said = said_of_[leader_];
-      if (std::exchange(said, dial_failure_) != dial_failure_ && member_ != nullptr) {
-        member_->on_unreachable(link.error());
-      }
-    }
+    if (!link) not_reached(leader_, link.error());
     seek();
     return;
   }

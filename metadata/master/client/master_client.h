@@ -200,6 +200,7 @@ class MasterClient final : rpc::LinkHandler {
   // The life of the link.
   void seek();
   void found(const Result<std::string>& leader);
+  void not_reached(const std::string& where, const Status& why);
   void dial_to(const std::string& address);
   void dialled(Result<std::shared_ptr<rpc::Link>> link);
   void attend();
@@ -249,11 +250,12 @@ class MasterClient final : rpc::LinkHandler {
   bool usable_ = false;  // joined, or connected as a tool
   bool stopping_ = false;
   bool left_ = false;
-  std::string leader_;                          // the latest address dialled
-  std::string attended_;                        // the address of the latest leader
-  std::string dial_failure_;                    // why the latest dial failed; empty: it did not
-  std::map<std::string, std::string> said_of_;  // last reported reason for each unreachable address
-  std::string hint_;                            // the leader's address, as a standby said
+  std::string leader_;        // the latest address dialled
+  std::string attended_;      // the address of the latest leader
+  std::string dial_failure_;  // why no master was reached at the latest try; empty: one was
+  // the last reported reason for each address, and for the store (empty)
+  std::map<std::string, std::string> said_of_;
+  std::string hint_;  // the leader's address, as a standby said
   std::size_t next_master_ = 0;
   std::uint64_t pause_ms_ = 0;
   std::uint64_t generation_ = 0;  // counts links; answers of older links are ignored
