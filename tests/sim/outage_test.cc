@@ -141,6 +141,8 @@ TEST_F(StoreOutageOfTwoMasters, AMemberThatTheLastLeaderDidNotHaveWaitsForOneTha
   ASSERT_NE(fleet_.master(next).epoch(0), 0U);
   ASSERT_NE(fleet_.master(old).epoch(0), 0U);
   EXPECT_FALSE(other().ready());
+  turn_for(1'500 * kMs);  // beyond recover_ms
+  EXPECT_TRUE(other().ready());
 }
 
 }  // namespace
