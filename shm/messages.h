@@ -143,7 +143,7 @@ inline RecordWords to_words(const Completion& c) { return std::bit_cast<RecordWo
 
 // A status from another process. An unknown number becomes MC_INTERNAL.
 inline constexpr std::int32_t known_status(std::int32_t status) {
-  return status >= MC_OK && status <= MC_INTERNAL ? status : MC_INTERNAL;
+  return status >= MC_OK && status <= MC_NOT_ADVERTISED ? status : MC_INTERNAL;
 }
 
 // Checks operation, flags, counts and argument range of a copied record.

@@ -15,7 +15,6 @@
 //   other ports and another transport.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -129,8 +128,6 @@ class ClusterNode : public Cluster {
   std::vector<transport::Event> events_;
   std::uint64_t lively_until_ns_ = 0;
   Status fenced_;
-  // Why the master of each partition was not reached last.
-  std::map<std::uint32_t, std::string> unreached_;
 };
 
 }  // namespace mc::agent

@@ -111,7 +111,6 @@ void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {
   spdlog::warn("event=master_unreachable partition={} cause=\"{}\"", partition_, why.text());
-  node_.unreached_[partition_] = why.text();
 }
 
 void ClusterNode::Orders::on_fenced() {

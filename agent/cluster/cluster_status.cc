@@ -249,8 +249,9 @@ void put(Json::Value& group, const CounterRow<Counters> (&rows)[kRows], const Co
 
 // Why some partition's master does not know this host. Empty: all masters do, or no reason is known yet.
 std::string ClusterNode::master_trouble() const {
-  for (const auto& [partition, why] : unreached_) {
-    if (partition < masters_.count() && !masters_.at(partition).ready()) return why;
+  for (std::uint32_t partition = 0; partition < masters_.count(); ++partition) {
+    const MasterPort& port = masters_.at(partition);
+    if (!port.ready() && !port.trouble().ok()) return std::string(port.trouble().text());
   }
   return {};
 }

@@ -12,7 +12,6 @@
 #include "agent/cluster/peer/one_sided_way.h"
 #include "agent/cluster/peer/peer_port.h"
 #include "libmc/base/hash.h"
-#include "libmc/base/way.h"
 #include "transport/choice/choice_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -85,8 +84,9 @@ class NetworkCluster final : public ClusterNode {
                                        "; say in advertise which address of this host they reach"};
     }
     master_.masters = split_list(options.masters);
-    if (is_loopback(peers_dial->host)) {
-      if (Status status = refuse_other_hosts(advertised); !status.ok()) return status;
+    for (const std::string& master : master_.masters) {
+      const Status status = rpc::check_advertised(advertised, master);
+      if (!status.ok()) return {MC_INVALID_ARGUMENT, std::string(status.text())};
     }
     if (Status status = open_one_sided(options, peers_dial->host); !status.ok()) return status;
     peer_port_->set_transport(transport::LinkProtocol::kTcp, *transport_);
@@ -159,23 +159,6 @@ class NetworkCluster final : public ClusterNode {
  private:
   // Dials are rare, and a dial waits for the network anyway.
   static constexpr std::uint64_t kPeerPortNs = 1'000'000;
-
-  // A master on another host has members on other hosts, and those cannot dial a loopback address.
-  Status refuse_other_hosts(const std::string& advertised) const {
-    for (const std::string& master : master_.masters) {
-      const auto parts = rpc::split_address(master);
-      if (!parts) return parts.error();
-      const auto way = way_to(parts->host, parts->port);
-      if (!way || way->ends_here()) continue;  // without a way, the link to the master says why
-      return {MC_INVALID_ARGUMENT,
-              "the master at " + master + " is on another host, and peers of " +
-                  "other hosts cannot dial " + advertised +
-                  "; set listen to an address of this host that they reach, as "
-                  "in listen = \"" +
-                  way->own + ":0\""};
-    }
-    return {};
-  }
 
   // Opens a one-sided transport beside TCP, if host and options permit. address: the address that
   // peers dial.

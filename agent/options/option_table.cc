@@ -167,7 +167,7 @@ std::vector<OptionRow<Options>> make_cluster_rows() {
                     "name of this host's rack or zone; readers prefer holders in their own zone"),
       row<&O::reads_without_lease>(
           "reads_without_lease", choice({"serve", "miss"}),
-          "a host that the masters do not hear serves its own objects to its clients, which may read replaced or removed objects, or answers with a miss"),
+          "a host that the masters do not hear serves its own objects to its clients, which may read replaced or removed objects, or does not read them (MC_NO_MASTER)"),
       row<&O::transports>(
           "transports", choice({"auto", "tcp", "rdma", "fabric"}),
           "transport for bytes from peers: auto takes RDMA or an EFA where both hosts have a device, else TCP; rdma and fabric (libfabric) refuse to start without a device"),

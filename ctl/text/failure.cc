@@ -56,6 +56,24 @@ std::string_view usual_remedy(mc_status status) {
 
 }  // namespace
 
+int exit_code_of(mc_status status) {
+  switch (status) {
+    case MC_OK:
+      return kExitOk;
+    case MC_NOT_FOUND:
+      return kExitNotFound;
+    case MC_INVALID_ARGUMENT:
+      return kExitUsage;
+    case MC_HOLDER_AWAY:
+    case MC_WRONG_KEY:
+    case MC_NO_MASTER:
+    case MC_NOT_ADVERTISED:
+      return kExitAway;
+    default:
+      return kExitFailed;
+  }
+}
+
 Failure explain(mc_status status, std::string_view text) {
   if (text.empty()) text = mc_status_text(status);
   const std::size_t split = text.rfind("; ");
@@ -83,14 +101,11 @@ void report(Context& context, std::string_view verb, int exit_code, const Failur
 
 void report_status(Context& context, std::string_view verb, mc_status status,
                    std::string_view text) {
-  const int exit_code = status == MC_NOT_FOUND          ? kExitNotFound
-                        : status == MC_INVALID_ARGUMENT ? kExitUsage
-                                                        : kExitFailed;
   Failure failure = explain(status, text);
   if (const std::size_t at = failure.remedy.find("VERB"); at != std::string::npos) {
     failure.remedy.replace(at, 4, verb);
   }
-  report(context, verb, exit_code, failure);
+  report(context, verb, exit_code_of(status), failure);
 }
 
 void report_last_error(Context& context, std::string_view verb, mc_status status) {

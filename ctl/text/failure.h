@@ -17,11 +17,15 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNotFound = 3;
+inline constexpr int kExitAway = 4;  // no master or holder answers, so nobody can tell
 
 struct Failure {
   std::string cause;
   std::string remedy;
 };
+
+// The exit status for a failed call.
+int exit_code_of(mc_status status);
 
 // Splits a text of the library, "cause; remedy". A text without a remedy gets the usual remedy of
 // the status.

@@ -65,7 +65,7 @@ std::string who_knows(const Json::Value& agent) {
 void run_cluster_status(Context& context) {
   const auto answer = ask(context, "cluster status", "cluster");
   if (!answer) return;
-  if (!answer->isMember("master")) context.exit_code = kExitFailed;  // no master has answered
+  if (!answer->isMember("master")) context.exit_code = kExitAway;  // no master has answered
   if (context.json) {
     print_json(*answer);
     return;
@@ -130,11 +130,12 @@ void run_where(Context& context, const KeyOptions& options) {
   const auto answer = ask(context, "where", "where", request);
   if (!answer) return;
   const bool found = flag_field(*answer, "found");
+  const bool recovering = flag_field(*answer, "recovering");
   if (context.json) {
     print_json(*answer);
   } else if (!found) {
     fmt::print("no host holds {}{}\n", escape_key(*key),
-               flag_field(*answer, "recovering") ? ", as far as the new master knows yet" : "");
+               recovering ? ", as far as the new master knows yet" : "");
   } else {
     const std::size_t holders = array_field(*answer, "holders").size();
     const std::uint64_t parts = number_field(*answer, "parts");
@@ -152,7 +153,7 @@ void run_where(Context& context, const KeyOptions& options) {
     }
     fmt::print("{}", table.to_string());
   }
-  if (!found) context.exit_code = kExitNotFound;
+  if (!found) context.exit_code = recovering ? kExitAway : kExitNotFound;
 }
 
 void run_replicate(Context& context, const KeyOptions& options) {
@@ -300,7 +301,8 @@ std::string footer_of(const std::string& examples) {
   return "EXAMPLES\n  " + examples + R"(
 
 EXIT STATUS
-  0 success; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found)";
+  0 success; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found;
+  4 no master answers, or the cluster key is wrong)";
 }
 
 Option key_option(KeyOptions& options) {

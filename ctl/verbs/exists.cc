@@ -35,19 +35,26 @@ void run_exists(Context& context, const ExistsOptions& options) {
     }
   }
   Json::Value document;
+  mc_status away = MC_OK;
   for (std::size_t i = 0; i < keys->size(); ++i) {
     const bool there = statuses[i] == MC_OK;
-    if (!there) context.exit_code = kExitNotFound;
+    const bool known = there || statuses[i] == MC_NOT_FOUND;
+    if (!there && known) context.exit_code = kExitNotFound;
+    if (!known && away == MC_OK) away = statuses[i];
     if (context.json) {
       Json::Value entry;
       entry["key"] = escape_key((*keys)[i]);
-      entry["exists"] = there;
+      entry["exists"] = known ? Json::Value(there) : Json::Value();
+      if (!known) entry["why"] = mc_status_name(statuses[i]);
       document["keys"].append(entry);
     } else {
-      fmt::print("{} {}\n", there ? "yes" : "no ", escape_key((*keys)[i]));
+      fmt::print("{} {}\n", there ? "yes" : known ? "no " : "?  ", escape_key((*keys)[i]));
     }
   }
   if (context.json) print_json(document);
+  if (away == MC_OK) return;
+  if (!context.json) report_status(context, "exists", away, {});
+  context.exit_code = exit_code_of(away);
 }
 
 }  // namespace
@@ -58,14 +65,15 @@ Verb exists_verb(Context& context) {
       .name = "exists",
       .text = R"(Tell which keys have an object
 
-Prints "yes KEY" or "no KEY" for each key, in the order given. The verb looks into the shared
-index of this host only and does not read the bytes. An object may be evicted right after.)",
+Prints "yes KEY" or "no KEY" for each key, in the order given. In a cluster the verb asks the masters
+about keys that this host does not have, and prints "? KEY" if no master answers. The verb does not
+read the bytes. An object may be evicted right after.)",
       .footer = R"(EXAMPLES
   mcctl exists greeting && echo there
   mcctl exists block/1 block/2 block/3 --json
 
 EXIT STATUS
-  0 all keys exist; 1 failure; 2 wrong usage; 3 at least one key does not exist)",
+  0 all keys exist; 1 failure; 2 wrong usage; 3 at least one key does not exist; 4 no master answers)",
       .options = {{.name = "KEY",
                    .value = &options->keys,
                    .help = "The keys to look for",

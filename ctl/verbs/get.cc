@@ -129,7 +129,8 @@ if anything fails.)",
   mcctl get weights/0 layer0.bin
 
 EXIT STATUS
-  0 written; 1 failure; 2 wrong usage; 3 no object has this key)",
+  0 written; 1 failure; 2 wrong usage; 3 no object has this key;
+  4 no master or holder answers)",
       .options = {{.name = "KEY",
                    .value = &options->key,
                    .help = "The key of the object",

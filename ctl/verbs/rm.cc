@@ -207,7 +207,8 @@ ask on, they need --yes. An object that is stored meanwhile may be removed or no
 
 EXIT STATUS
   0 removed (with --prefix or --all also if there were no objects); 1 failure, a host has not
-  confirmed, or the answer was no; 2 wrong usage; 3 at least one of the given keys has no object)",
+  confirmed, or the answer was no; 2 wrong usage; 3 at least one of the given keys has no object;
+  4 no master or holder answers)",
       .options = {{"KEY", &options->keys, "The keys of the objects to remove"},
                   {"--prefix", &options->prefix,
                    "Remove the objects whose key starts with this text", "TEXT"},

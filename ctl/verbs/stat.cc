@@ -101,7 +101,8 @@ is shown, which the master knows; "mcctl where" shows the holders.)",
   mcctl stat --escaped 'block%00%01' --json
 
 EXIT STATUS
-  0 shown; 1 failure; 2 wrong usage; 3 no object has this key)",
+  0 shown; 1 failure; 2 wrong usage; 3 no object has this key;
+  4 no master or holder answers)",
       .options = {{.name = "KEY",
                    .value = &options->key,
                    .help = "The key of the object",

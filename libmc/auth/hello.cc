@@ -81,10 +81,10 @@ Status check_hello(const Hello& own, const Hello& peer) {
             "the peer belongs to another cluster; compare the addresses and cluster ids"};
   }
   if (own.keyed && !peer.keyed) {
-    return {MC_PERMISSION_DENIED, "the peer has no cluster key; give both sides the same key file"};
+    return {MC_WRONG_KEY, "the peer has no cluster key; give both sides the same key file"};
   }
   if (!own.keyed && peer.keyed) {
-    return {MC_PERMISSION_DENIED,
+    return {MC_WRONG_KEY,
             "the peer requires a cluster key; give this side its key file too"};
   }
   if (own.keyed && own.nonce == peer.nonce) {

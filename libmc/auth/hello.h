@@ -60,8 +60,8 @@ std::array<char, kNonceBytes> make_nonce();
 std::array<char, kHelloBytes> encode_hello(const Hello& hello);
 // Errors: MC_VERSION_MISMATCH: another protocol, or another version of this protocol.
 Result<Hello> decode_hello(std::string_view bytes);
-// Whether the two sides may continue. Errors: MC_PERMISSION_DENIED and MC_INVALID_ARGUMENT with the
-// remedy.
+// Whether the two sides may continue. Errors: MC_WRONG_KEY, MC_PERMISSION_DENIED and
+// MC_INVALID_ARGUMENT with the remedy.
 Status check_hello(const Hello& own, const Hello& peer);
 
 std::array<char, kAdmissionBytes> encode_admission(Admission admission, const Proof& proof);

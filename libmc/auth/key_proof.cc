@@ -63,7 +63,7 @@ void KeyProof::take_proof(std::string_view bytes) {
               "a lane joins two agents or two transfer engines; is the address right?"};
   }
   if (status.ok() && key_.given() && !key_.proven(text(true), proof)) {
-    status = {MC_PERMISSION_DENIED, "the peer has another cluster key"};
+    status = {MC_WRONG_KEY, "the peer has another cluster key"};
   }
   Admission admission = status.ok() ? Admission::kWelcome : Admission::kRefused;
   if (status.ok() && full_) {
@@ -80,12 +80,12 @@ void KeyProof::take_proof(std::string_view bytes) {
 void KeyProof::take_admission(std::string_view bytes) {
   const AdmissionText answer = decode_admission(bytes);
   if (answer.admission == Admission::kRefused) {
-    return end({MC_PERMISSION_DENIED,
+    return end({MC_WRONG_KEY,
                 "the peer refused this side's proof; do both have the same cluster key?"});
   }
   if (key_.given() && !key_.proven(text(false), answer.proof)) {
     return end(
-        {MC_PERMISSION_DENIED, "the peer did not prove the cluster key; is the address right?"});
+        {MC_WRONG_KEY, "the peer did not prove the cluster key; is the address right?"});
   }
   if (answer.admission == Admission::kFull) {
     return end({MC_BUSY, "the peer has no free link; try again later"});

@@ -33,6 +33,8 @@ constexpr Row kRows[] = {
      "the bytes do not match their checksum and were not returned"},
     {MC_GROUP_ABORTED, "MC_GROUP_ABORTED", MC_RETRY_LATER,
      "a member of the group failed, so none was stored"},
+    {MC_HOLDER_AWAY, "MC_HOLDER_AWAY", MC_RETRY_LATER,
+     "a host that holds the object, or may hold it, cannot be reached; mcctl nodes shows which hosts are away"},
     {MC_FORKED, "MC_FORKED", MC_RETRY_REOPEN,
      "this client was opened before fork(); open one in the child"},
     {MC_CLOSED, "MC_CLOSED", MC_RETRY_REOPEN, "the client was closed"},
@@ -46,11 +48,17 @@ constexpr Row kRows[] = {
     {MC_DEVICE_FAILED, "MC_DEVICE_FAILED", MC_RETRY_NEVER,
      "the CUDA driver refused a copy to or from a device; was the memory freed, or does the device "
      "have to be reset?"},
+    {MC_WRONG_KEY, "MC_WRONG_KEY", MC_RETRY_NEVER,
+     "the other side has another cluster key, or just one side has a key; give both the same key file"},
     {MC_AGENT_UNAVAILABLE, "MC_AGENT_UNAVAILABLE", MC_RETRY_LATER,
      "no agent answers at the socket"},
     {MC_NO_MEMORY, "MC_NO_MEMORY", MC_RETRY_LATER,
      "this process or host is out of memory, descriptors or threads"},
     {MC_INTERNAL, "MC_INTERNAL", MC_RETRY_NEVER, "a broken invariant; please report it"},
+    {MC_NO_MASTER, "MC_NO_MASTER", MC_RETRY_LATER,
+     "no master tells where the object is; mcctl cluster status shows why"},
+    {MC_NOT_ADVERTISED, "MC_NOT_ADVERTISED", MC_RETRY_NEVER,
+     "other hosts cannot dial the address of this host's agent; set its option listen"},
 };
 
 const Row* find_row(mc_status status) {

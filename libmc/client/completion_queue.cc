@@ -233,6 +233,7 @@ void CompletionQueue::expire(Operation& operation, mc_status status) {
       channel_->forget(item.ticket);
     }
     item.ticket = {};
+    if (item.answer != nullptr) *item.answer = status;
     settle(operation, item, status);
   }
 }
@@ -379,15 +380,16 @@ void CompletionQueue::on_answered(Operation& operation, Item& item) {
   channel_->finish(std::exchange(item.ticket, {}));
   if (operation.op == shm::Op::kRemove) return settle(operation, item, status);
   if (operation.op == shm::Op::kExists) {
-    *item.answer = status == MC_OK ? MC_OK : MC_NOT_FOUND;
+    *item.answer = status;
+    // As mc_exists_batch(): the statuses alone tell.
     return settle(operation, item, MC_OK);
   }
   mc_get_item& get = *item.get;
   const FetchedObject fetched = take_fetched(*channel_, std::exchange(item.pin, nullptr), result);
-  get.status = fetched.status == MC_OK        ? read_fetched(*channel_, fetched, get.pieces,
-                                                             get.piece_count, get.offset, &get.length)
-               : fetched.status == MC_TIMEOUT ? MC_NOT_FOUND
-                                              : fetched.status;
+  get.status = fetched.status == MC_OK
+                   ? read_fetched(*channel_, fetched, get.pieces, get.piece_count, get.offset,
+                                  &get.length)
+                   : fetched.status;
   settle(operation, item, get.status);
 }
 

@@ -110,13 +110,12 @@ void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
 
 void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
                      std::uint64_t* lengths, std::uint64_t deadline_ns) {
-  std::fill(statuses, statuses + count, MC_NOT_FOUND);
-  ask(channel, shm::Op::kExists, keys, count, nullptr, deadline_ns,
-      [&](std::uint32_t i, const shm::ItemResult& result) {
-        if (result.status != MC_OK) return;
-        statuses[i] = MC_OK;
-        if (lengths != nullptr) lengths[i] = result.refill_offset;
-      });
+  const mc_status asked = ask(channel, shm::Op::kExists, keys, count, nullptr, deadline_ns,
+                              [&](std::uint32_t i, const shm::ItemResult& result) {
+                                statuses[i] = static_cast<mc_status>(result.status);
+                                if (lengths != nullptr) lengths[i] = result.refill_offset;
+                              });
+  if (asked != MC_OK) std::fill(statuses, statuses + count, asked);
 }
 
 mc_status read_fetched(Channel& channel, const FetchedObject& fetched, const mc_span* pieces,

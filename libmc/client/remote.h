@@ -36,7 +36,7 @@ FetchedObject take_fetched(const Channel& channel, shm::Word64* pin, const shm::
 // Fetches up to kFetchBatch objects. If a status is not MC_OK, the slot is clear again.
 void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
                    FetchedObject* fetched, std::uint64_t deadline_ns);
-// statuses: MC_OK or MC_NOT_FOUND. lengths: null, or receives the lengths of existing objects.
+// statuses: as those of mc_exists_batch(). lengths: null, or receives the lengths of existing objects.
 void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
                      std::uint64_t* lengths, std::uint64_t deadline_ns);
 

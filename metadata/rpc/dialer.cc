@@ -4,6 +4,7 @@
 #include <boost/asio/connect.hpp>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/way.h"
 
 namespace mc::metadata::rpc {
 
@@ -138,6 +139,22 @@ Result<HostPort> split_address(const std::string& address) {
                 "'" + address + "' is not an address; use host:port or [v6 address]:port");
   }
   return parts;
+}
+
+Status check_advertised(const std::string& own, const std::string& peer) {
+  const auto here = split_address(own);
+  const auto there = split_address(peer);
+  if (!here || !there) return {};
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(here->host, error);
+  if (error || !address.is_loopback()) return {};
+  const auto way = way_to(there->host, there->port);
+  if (!way || way->ends_here()) return {};
+  return {MC_NOT_ADVERTISED, "the master at " + peer +
+                                 " is on another host, and peers of other hosts cannot dial " + own +
+                                 "; set listen to an address of this host that they reach, as in "
+                                 "listen = \"" +
+                                 way->own + ":0\""};
 }
 
 }  // namespace mc::metadata::rpc

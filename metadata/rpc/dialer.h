@@ -29,7 +29,7 @@ struct DialOptions {
 using Dialled = std::function<void(Result<std::shared_ptr<Link>>)>;
 
 // The link is started and calls handler from then on. Errors: MC_INVALID_ARGUMENT (bad address),
-// MC_AGENT_UNAVAILABLE, MC_TIMEOUT, MC_PERMISSION_DENIED, MC_VERSION_MISMATCH, MC_BUSY.
+// MC_AGENT_UNAVAILABLE, MC_TIMEOUT, MC_WRONG_KEY, MC_PERMISSION_DENIED (TLS), MC_VERSION_MISMATCH, MC_BUSY.
 void dial(boost::asio::any_io_executor executor, const DialOptions& options,
           std::uint64_t deadline_ns, LinkHandler& handler, Dialled done);
 
@@ -39,5 +39,9 @@ struct HostPort {
 };
 // Errors: MC_INVALID_ARGUMENT.
 Result<HostPort> split_address(const std::string& address);
+// Whether the peer, and other hosts that the peer serves, can dial this side's own address. Both are host:port. Resolves
+// the peer's name and so may block. Errors: MC_NOT_ADVERTISED: the own address is one of loopback, and the peer is on
+// another host. A peer without a way is no error.
+Status check_advertised(const std::string& own, const std::string& peer);
 
 }  // namespace mc::metadata::rpc

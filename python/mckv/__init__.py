@@ -38,12 +38,15 @@ from mckv._errors import (
     DeviceFailedError,
     ForkedError,
     GroupAbortedError,
+    HolderAwayError,
     InternalError,
     InvalidArgumentError,
     McError,
     NoMemoryError,
+    NoMasterError,
     NoSpaceError,
     NoSuchNamespaceError,
+    NotAdvertisedError,
     NotFoundError,
     Pin,
     QuotaExceededError,
@@ -53,6 +56,7 @@ from mckv._errors import (
     TooLargeError,
     UnsupportedError,
     VersionMismatchError,
+    WrongKeyError,
     Visibility,
 )
 from mckv._native import Group, Reservation, SessionBuffer, View
@@ -79,12 +83,15 @@ __all__ = [
     "ForkedError",
     "Group",
     "GroupAbortedError",
+    "HolderAwayError",
     "InternalError",
     "InvalidArgumentError",
     "McError",
     "NoMemoryError",
+    "NoMasterError",
     "NoSpaceError",
     "NoSuchNamespaceError",
+    "NotAdvertisedError",
     "NotFoundError",
     "Pin",
     "QuotaExceededError",
@@ -102,6 +109,7 @@ __all__ = [
     "TransferEngine",
     "UnsupportedError",
     "VersionMismatchError",
+    "WrongKeyError",
     "View",
     "Visibility",
     "__version__",
@@ -243,7 +251,7 @@ class Client(_native.Client):
         return found
 
     def stat_batch(self, keys: Iterable[str | bytes]) -> list[Stat | None]:
-        """stat() of many keys; None for a miss."""
+        """stat() of many keys; None for a miss. Raises what stat() raises for an outage."""
         return [
             None
             if one is None

@@ -47,7 +47,7 @@ class AsyncClient:
         self._queue: _native.Queue | None = _native.Queue(client)
         self._fd = self._queue.fd()
         # Opens this thread's channel now, so that no local read waits for the agent.
-        client.exists(b"\0")
+        client.exists_batch((b"\0",))
         self._futures: dict[int, asyncio.Future[list[int] | None]] = {}
         self._loop.add_reader(self._fd, self._drain)
 

@@ -28,6 +28,8 @@ _MAX_VERSION_BYTES = 256
 _OF_THE_CALL = (
     mckv.NotFoundError,
     mckv.CorruptError,
+    mckv.HolderAwayError,
+    mckv.NoMasterError,
     mckv.NoSpaceError,
     mckv.BusyError,
     mckv.TooLargeError,
@@ -134,12 +136,12 @@ class Pool:
         return found.index(False) if False in found else len(found)
 
     def exists(self, keys: Sequence[bytes]) -> list[bool]:
-        """For each key, whether the pool holds the object."""
+        """For each key, whether the pool is known to hold the object."""
         client = self._open()
         if client is None:
             return [False] * len(keys)
         try:
-            return client.exists_batch(keys)
+            return [bool(one) for one in client.exists_batch(keys)]
         except mckv.McError as error:
             self._failed("look-up", error)
             return [False] * len(keys)

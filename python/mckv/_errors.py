@@ -21,6 +21,7 @@ class Status(enum.IntEnum):
     NOT_FOUND = 20
     CORRUPT = 21
     GROUP_ABORTED = 22
+    HOLDER_AWAY = 23
     FORKED = 40
     CLOSED = 41
     SESSION_LOST = 42
@@ -28,9 +29,12 @@ class Status(enum.IntEnum):
     VERSION_MISMATCH = 44
     NO_SUCH_NAMESPACE = 45
     DEVICE_FAILED = 46
+    WRONG_KEY = 47
     AGENT_UNAVAILABLE = 60
     NO_MEMORY = 61
     INTERNAL = 62
+    NO_MASTER = 63
+    NOT_ADVERTISED = 64
 
 
 class Retry(enum.IntEnum):
@@ -149,6 +153,12 @@ class GroupAbortedError(McError):
     retry = Retry.LATER
 
 
+class HolderAwayError(McError, ConnectionError):
+    status = Status.HOLDER_AWAY
+    remedy = "try again, or compute the value; mcctl nodes shows which hosts are away"
+    retry = Retry.LATER
+
+
 class ForkedError(McError):
     status = Status.FORKED
     remedy = "open a Client of its own in the child process"
@@ -187,6 +197,11 @@ class DeviceFailedError(McError):
     remedy = "keep the tensor alive until the call returns; else reset the device"
 
 
+class WrongKeyError(McError, PermissionError):
+    status = Status.WRONG_KEY
+    remedy = "give both sides the same cluster key file"
+
+
 class AgentUnavailableError(McError, ConnectionError):
     status = Status.AGENT_UNAVAILABLE
     remedy = 'start mc-agent, set MC_AGENT to its socket, or use Client("embedded")'
@@ -201,6 +216,17 @@ class NoMemoryError(McError, MemoryError):
 
 class InternalError(McError):
     status = Status.INTERNAL
+
+
+class NoMasterError(McError, ConnectionError):
+    status = Status.NO_MASTER
+    remedy = "try again, or compute the value; mcctl cluster status shows why no master answers"
+    retry = Retry.LATER
+
+
+class NotAdvertisedError(McError):
+    status = Status.NOT_ADVERTISED
+    remedy = "set the agent's option listen to an address that other hosts reach"
 
 
 _CLASSES: dict[int, type[McError]] = {int(kind.status): kind for kind in McError.__subclasses__()}
@@ -221,8 +247,8 @@ _TRANSFER_REMEDIES: Final = {
     Status.CORRUPT: "restart the peer's engine; is it one of this version?",
     Status.FORKED: "open a TransferEngine of its own in the child process",
     Status.CLOSED: "open a new TransferEngine",
-    Status.PERMISSION_DENIED: "give both engines one key_file, and register the memory with the "
-    "rights that are used",
+    Status.PERMISSION_DENIED: "register the memory with the rights that are used",
+    Status.WRONG_KEY: "give both engines one key_file",
     Status.VERSION_MISMATCH: "install mckv of one version on both hosts",
     Status.AGENT_UNAVAILABLE: "start the peer's engine, or the store of names, or correct its "
     "address; then open the segment again",

@@ -59,6 +59,12 @@ void require_equal(std::size_t keys, std::size_t others, const char* text) {
 
 bool is_miss(mc_status status) { return status == MC_NOT_FOUND || status == MC_CORRUPT; }
 
+// The cluster cannot tell, or cannot read the object now.
+bool is_outage(mc_status status) {
+  return status == MC_HOLDER_AWAY || status == MC_NO_MASTER || status == MC_TIMEOUT ||
+         status == MC_WRONG_KEY || status == MC_NOT_ADVERTISED;
+}
+
 // The default of a getter's argument `default`; means: raise.
 PyObject* raises_instead = nullptr;
 bool wants_default(mc_status status, nb::handle fallback) {
@@ -156,7 +162,7 @@ nb::list get_batch(const Client& self, nb::handle keys) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     mc_status status = MC_OK;
     nb::object bytes = bytes_of(*core, names[i], &status);
-    if (is_miss(status)) {
+    if (is_miss(status) || is_outage(status)) {
       made.append(nb::none());
     } else {
       check(status);
@@ -225,21 +231,35 @@ nb::list get_into_batch(const Client& self, nb::handle keys, nb::handle buffers)
   return made;
 }
 
-nb::object view(const Client& self, nb::handle key, nb::handle fallback) {
-  const CorePtr core = self.core();
-  const mc_slice name = key_of(key);
+// Returns an invalid object and *status on failure.
+nb::object view_of(const CorePtr& core, mc_slice key, mc_status* status) {
   mc_view made{};
-  const mc_status status =
-      run(keeps_lock(*core, 0), [&] { return mc_get_view(core->client(), name, &made); });
-  if (wants_default(status, fallback)) return nb::borrow(fallback);
-  check(status);
+  *status = run(keeps_lock(*core, 0), [&] { return mc_get_view(core->client(), key, &made); });
+  if (*status != MC_OK) return {};
   return nb::cast(new View(core, made), nb::rv_policy::take_ownership);
 }
 
+nb::object view(const Client& self, nb::handle key, nb::handle fallback) {
+  mc_status status = MC_OK;
+  nb::object made = view_of(self.core(), key_of(key), &status);
+  if (wants_default(status, fallback)) return nb::borrow(fallback);
+  check(status);
+  return made;
+}
+
 nb::list view_batch(const Client& self, nb::handle keys) {
+  const CorePtr core = self.core();
+  const Keys names(keys);
   nb::list made;
-  for (nb::handle key : nb::borrow<nb::tuple>(tuple_of(keys))) {
-    made.append(view(self, key, nb::none()));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    mc_status status = MC_OK;
+    const nb::object one = view_of(core, names[i], &status);
+    if (is_miss(status) || is_outage(status)) {
+      made.append(nb::none());
+    } else {
+      check(status);
+      made.append(one);
+    }
   }
   return made;
 }
@@ -266,7 +286,13 @@ nb::list exists_batch(const Client& self, nb::handle keys) {
     }));
   });
   nb::list made;
-  for (const mc_status status : statuses) made.append(nb::bool_(status == MC_OK));
+  for (const mc_status status : statuses) {
+    if (is_outage(status)) {
+      made.append(nb::none());
+    } else {
+      made.append(nb::bool_(status == MC_OK));
+    }
+  }
   return made;
 }
 
@@ -295,8 +321,10 @@ nb::list stat_batch(const Client& self, nb::handle keys) {
         made.append(stat_object(infos[i]));
       } else if (statuses[i] == MC_NOT_FOUND) {
         made.append(nb::none());
-      } else {
+      } else if (statuses[i] == MC_INTERNAL) {
         raise(status, mc_last_error());
+      } else {
+        raise(statuses[i], mc_status_text(statuses[i]));
       }
     }
   });
@@ -313,7 +341,11 @@ nb::list remove_batch(const Client& self, nb::handle keys, nb::handle timeout) {
       return mc_remove_batch(core->client(), names.data() + first, count, statuses.data() + first,
                              timeout_ns);
     });
-    if (status != MC_OK && status != MC_NOT_FOUND) raise(status, mc_last_error());
+    // If the whole call failed, no item has a result.
+    const auto* const first_item = statuses.data() + first;
+    const bool told = std::any_of(first_item, first_item + count,
+                                  [](mc_status one) { return one != MC_INTERNAL; });
+    if (!told) raise(status, mc_last_error());
   });
   return list_of(statuses);
 }
@@ -474,10 +506,14 @@ DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that
           "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
       .def("get", &get, nb::arg("key"), nb::arg("default").none() = missing,
            nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
-           "The object's bytes, copied once. Without default: NotFoundError, CorruptError.")
+           R"(The object's bytes, copied once. Without default: NotFoundError, CorruptError.
+
+With or without default: NoMasterError, HolderAwayError or DeadlineError if no master tells which host has the
+object, or that host cannot be read.)")
       .def("get_batch", &get_batch, nb::arg("keys"),
            nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),
-           "The bytes of each key, None for a miss or a mismatch with the checksum.")
+           "The bytes of each key, None for a miss, a mismatch with the checksum, or an outage. get() of "
+           "the key tells which.")
       .def("get_into", &get_into, nb::arg("key"), nb::arg("buffer"), nb::arg("offset") = 0,
            nb::arg("length") = nb::none(),
            nb::sig("def get_into(self, " KEY ", buffer: typing.Any, offset: int = 0, length: int | "
@@ -496,10 +532,12 @@ NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArg
            "NotFoundError. BusyError: this thread holds 1,023 views.")
       .def("view_batch", &view_batch, nb::arg("keys"),
            nb::sig("def view_batch(self, " KEYS ") -> list[View | None]"),
-           "A View of each key, None for a miss.")
-      .def("exists", &exists, nb::arg("key"), nb::sig("def exists(self, " KEY ") -> bool"))
+           "A View of each key, None for a miss, a mismatch or an outage. view() of the key tells which.")
+      .def("exists", &exists, nb::arg("key"), nb::sig("def exists(self, " KEY ") -> bool"),
+           "Raises NoMasterError or DeadlineError if the object is not on this host and no master answers.")
       .def("exists_batch", &exists_batch, nb::arg("keys"),
-           nb::sig("def exists_batch(self, " KEYS ") -> list[bool]"))
+           nb::sig("def exists_batch(self, " KEYS ") -> list[bool | None]"),
+           "None: unknown, because no master answers. exists() of the key raises the reason.")
       .def("stat_tuples", &stat_batch, nb::arg("keys"),
            nb::sig("def stat_tuples(self, " KEYS ") -> list[tuple[int, int, int, int, int, float, "
                    "int, int] | None]"))
@@ -508,7 +546,7 @@ NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArg
            "True if the object was there. Views of it stay valid.")
       .def("remove_batch", &remove_batch, nb::arg("keys"), nb::arg("timeout") = nb::none(),
            nb::sig("def remove_batch(self, " KEYS ", timeout: float | None = None) -> list[int]"),
-           "Removes many; Status.OK or Status.NOT_FOUND for each.")
+           "Removes many; the Status of each. Raises only if the call as a whole failed.")
       .def("set_pin", &set_pin, nb::arg("key"), nb::arg("pin"), nb::arg("pin_ttl") = nb::none(),
            nb::arg("timeout") = nb::none(),
            nb::sig("def set_pin(self, " KEY ", pin: int, pin_ttl: float | None = None, timeout: "

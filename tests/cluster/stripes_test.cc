@@ -76,7 +76,7 @@ TEST_F(Stripes, HoldAnObjectThatIsLargerThanAnyPool) {
   EXPECT_EQ(stripes(0, "puts"), 1u);
   EXPECT_TRUE(exists(1, "large"));
   // No host has room for the whole object.
-  EXPECT_EQ(get(1, "large"), "<MC_NOT_FOUND>");
+  EXPECT_EQ(get(1, "large"), "<MC_NO_SPACE>");
   EXPECT_GE(counter(1, "misses", "no_room"), 1u);
   EXPECT_TRUE(exists(1, "large")) << "a reader that has no room takes nothing away";
   agents_.push_back(std::make_unique<AgentProcess>());

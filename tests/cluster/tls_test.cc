@@ -45,7 +45,7 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
   agents_.push_back(std::make_unique<conformance::AgentProcess>());
   start_agent(1);
   ASSERT_TRUE(until([&] { return exists(1, "secured"); })) << "the master knows of it";
-  EXPECT_EQ(get(1, "secured"), "<MC_NOT_FOUND>");
+  EXPECT_EQ(get(1, "secured"), "<MC_HOLDER_AWAY>");
   EXPECT_TRUE(until([&] {
     return agents_[0]->log().find("the peer does not speak TLS: give it peer_tls_cert") !=
                std::string::npos &&

@@ -81,15 +81,15 @@ TEST_F(RpcHandshake, BothSidesLearnThePeersHello) {
 
 TEST_F(RpcHandshake, AnotherKeyIsRefused) {
   listen(with_key(key_of('k')));
-  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_PERMISSION_DENIED);
-  EXPECT_TRUE(refused_with(MC_PERMISSION_DENIED));
+  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_WRONG_KEY);
+  EXPECT_TRUE(refused_with(MC_WRONG_KEY));
 }
 
 TEST_F(RpcHandshake, AMissingKeyIsRefusedOnEitherSide) {
   listen(with_key(key_of('k')));
-  EXPECT_EQ(dial_with({}).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with({}).error().code(), MC_WRONG_KEY);
   listen(with_key({}));
-  EXPECT_EQ(dial_with(key_of('k')).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with(key_of('k')).error().code(), MC_WRONG_KEY);
   EXPECT_TRUE(server_.links.empty());
 }
 
@@ -187,7 +187,7 @@ TEST_F(RpcHandshake, RecordedBytesOfAListenerConvinceNoDialer) {
   dial(loop_.io().get_executor(), options, soon(), client_,
        [&](const Result<std::shared_ptr<Link>>& link) { result = link ? Status() : link.error(); });
   ASSERT_TRUE(loop_.until([&] { return result.has_value(); }));
-  EXPECT_EQ(result->code(), MC_PERMISSION_DENIED) << result->to_string();
+  EXPECT_EQ(result->code(), MC_WRONG_KEY) << result->to_string();
 }
 
 TEST_F(RpcHandshake, AProofIsValidInOneDirectionOnly) {
@@ -243,7 +243,7 @@ TEST_F(RpcHandshake, AFullListenerTellsAPeerWithTheKey) {
   const auto first = dial_with(key_of('k'));
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(dial_with(key_of('k')).error().code(), MC_BUSY);
-  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_WRONG_KEY);
 }
 
 TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
@@ -260,7 +260,7 @@ TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
   ASSERT_TRUE(trusted.has_value() && distrusted.has_value());
   const auto link = dial_with(key_of('k'), 0, *trusted);
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
-  EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_WRONG_KEY);
   EXPECT_EQ(dial_with(key_of('k'), 0, *distrusted).error().code(), MC_PERMISSION_DENIED);
   EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
 }

@@ -191,7 +191,8 @@ def runtime_dir(tmp_path, monkeypatch):
 
 
 def two_hosts(make):
-    """Two agents of one cluster, when each counts both. The first one is its master."""
+    """Two agents of one cluster, when their master knows both and all objects. The first one is its
+    master."""
     import mckv
 
     master = f"127.0.0.1:{free_port()}"
@@ -201,7 +202,9 @@ def two_hosts(make):
     ]
     for agent in pair:
         with mckv.Client(agent.socket) as client:
-            until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+            until(lambda client=client: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+            # A new master waits for reports before it says that there is no object.
+            until(lambda client=client: client.exists_batch([b"nowhere"]) == [False])
     return pair
 
 

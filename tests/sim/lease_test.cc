@@ -21,7 +21,7 @@ TEST_F(Leases, AKnownPlaceIsReadWithoutTheMasterOnlyWhileTheLeaseHolds) {
   fleet_.cut(third(), fleet_.master(), true);
   EXPECT_EQ(read(third(), "key"), MC_OK);
   turn_for(400 * kMs);
-  EXPECT_EQ(read(third(), "key"), MC_NOT_FOUND);
+  EXPECT_EQ(read(third(), "key"), MC_NO_MASTER);
   fleet_.cut(third(), fleet_.master(), false);
   turn_for(2'000 * kMs);
   EXPECT_EQ(read(third(), "key"), MC_OK);
@@ -53,7 +53,7 @@ TEST_F(Leases, AHostWithoutAMasterDoesNotSayThatARemovedObjectExists) {
   fleet_.break_links(third());
   turn_for(500 * kMs);
   ASSERT_EQ(end_of(fleet_.remove(other(), "key")), MC_OK);
-  EXPECT_EQ(end_of(fleet_.exists(third(), "key")), MC_NOT_FOUND);
+  EXPECT_EQ(end_of(fleet_.exists(third(), "key")), MC_NO_MASTER);
 }
 
 // reads_without_lease = miss, and serve.
@@ -63,7 +63,7 @@ TEST_F(Leases, AHostWithoutTheLeaseReadsItsOwnObjectsOnlyIfTheNamespaceAllowsTha
   EXPECT_EQ(read(writer(), "key"), MC_OK);
   fleet_.cut(writer(), fleet_.master(), true);
   turn_for(400 * kMs);
-  EXPECT_EQ(read(writer(), "key"), MC_NOT_FOUND);
+  EXPECT_EQ(read(writer(), "key"), MC_NO_MASTER);
   EXPECT_LT(writer().store().index().header().readable_until_ns.load_relaxed(), now_ns());
   writer().tenant()->reads_need_lease = false;
   EXPECT_EQ(read(writer(), "key"), MC_OK);

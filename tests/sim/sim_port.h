@@ -83,6 +83,7 @@ class SimPort final : public agent::MasterPort {
   const metadata::MemberList& member_list() const override { return link_->member_list(); }
   const std::string& leader() const override { return link_->leader(); }
   bool ready() const override { return link_->ready(); }
+  const Status& trouble() const override { return link_->trouble(); }
 
  private:
   class Orders;

@@ -31,6 +31,7 @@ class ScriptedMaster final : public MasterPort {
     Done<metadata::LocateAnswer> done;
   };
   bool is_ready = true;
+  Status why_away;
   std::string address = "10.0.0.1:7400";
   metadata::MemberList members_list;
   int refreshes = 0;
@@ -88,6 +89,7 @@ class ScriptedMaster final : public MasterPort {
   [[nodiscard]] std::uint64_t epoch() const override { return 1; }
   [[nodiscard]] const metadata::MemberList& member_list() const override { return members_list; }
   [[nodiscard]] bool ready() const override { return is_ready; }
+  [[nodiscard]] const Status& trouble() const override { return why_away; }
   [[nodiscard]] const std::string& leader() const override { return address; }
 };
 

@@ -44,8 +44,9 @@ struct Fetch final : Asker {
   std::uint64_t try_until_ns = 0;  // when another holder should be tried
   std::uint64_t patience_ns = 0;   // until when a holder may be unknown, or a stripe missing
   Known known = Known::kFirst;
-  bool joined = false;  // by a reader for which nothing has been tried anew
-  bool hot = false;     // the location was used before: make a copy afterwards
+  bool joined = false;       // by a reader for which nothing has been tried anew
+  bool hot = false;          // the location was used before: make a copy afterwards
+  bool holder_away = false;  // one of `holders` could not be reached
   std::vector<MemberId> holders;
   std::size_t next_holder = 0;
   MemberId guessed = metadata::kNoNode;  // a host that was asked before the master had answered

@@ -146,7 +146,7 @@ std::uint64_t Fetcher::next_ns() const { return reader_.has_sums() ? 0 : keeper_
 // ---- Steps --------------------------------------------------------------------------------------
 
 void Fetch::step() { fetcher.step(*this); }
-void Fetch::cancel() { fetcher.miss(*this, fetcher.counters_.holders_failed); }
+void Fetch::cancel() { fetcher.fail(*this, fetcher.counters_.holders_failed, MC_NOT_FOUND); }
 
 void Fetcher::step(Fetch& fetch) {
   const std::uint64_t now_ns = operations_.now_ns();
@@ -171,14 +171,14 @@ void Fetcher::step(Fetch& fetch) {
 void Fetcher::go_on(Fetch& fetch) {
   switch (fetch.at) {
     case Step::kLocate:
-      if (is_late(fetch)) return miss(fetch, counters_.late);
+      if (is_late(fetch)) return late(fetch);
       return ask_master(fetch);
     case Step::kLocating:
       if (fetch.found) return take_found(fetch);
-      if (is_late(fetch)) miss(fetch, counters_.late);
+      if (is_late(fetch)) late(fetch);
       return;
     case Step::kAsk:
-      if (is_late(fetch)) return miss(fetch, counters_.late);
+      if (is_late(fetch)) return late(fetch);
       return ask_holder(fetch);
     case Step::kAsking:
       if (fetch.answer) return take_answer(fetch);
@@ -196,13 +196,14 @@ void Fetcher::go_on(Fetch& fetch) {
 void Fetcher::go_ask(Fetch& fetch, std::vector<MemberId> holders) {
   fetch.holders = std::move(holders);
   fetch.next_holder = 0;
+  fetch.holder_away = false;
   fetch.at = Step::kAsk;
 }
 
 void Fetcher::ask_master(Fetch& fetch) {
   const std::uint64_t now_ns = operations_.now_ns();
   if (now_ns < fetch.not_before_ns) return;
-  if (!locator_.master_ready(fetch.name)) return miss(fetch, counters_.master_away);
+  if (!locator_.master_ready(fetch.name)) return fail_without_master(fetch, counters_.master_away);
   fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + Locator::kMostLocateNs);
   fetch.found.reset();
   locator_.ask({fetch.id(), fetch.name, fetch.try_until_ns});
@@ -221,11 +222,13 @@ void Fetcher::ask_guess(Fetch& fetch) {
 
 void Fetcher::take_found(Fetch& fetch) {
   const FoundObject found = *std::exchange(fetch.found, std::nullopt);
-  if (!found.answered) return miss(fetch, counters_.master_away);
+  if (!found.answered) return fail_without_master(fetch, counters_.master_away);
   if (found.object.state != metadata::Lookup::kFound) {
     guess_.learn({});
-    const bool recovering = found.object.state == metadata::Lookup::kRecovering;
-    return miss(fetch, recovering ? counters_.recovering : counters_.nobody);
+    if (found.object.state == metadata::Lookup::kRecovering) {
+      return fail_without_master(fetch, counters_.recovering);
+    }
+    return fail(fetch, counters_.nobody, MC_NOT_FOUND);
   }
   const bool striped = found.object.attributes.striped;
   if (!striped && serve_own(fetch, found)) return;
@@ -278,11 +281,13 @@ void Fetcher::ask_holder(Fetch& fetch) {
     ++fetch.next_holder;
   }
   if (fetch.next_holder >= holders.size()) {
-    if (holders.empty()) return miss(fetch, counters_.holders_failed);
+    if (holders.empty()) return fail(fetch, counters_.holders_failed, MC_NOT_FOUND);
     // A holder may have joined a moment ago.
     peers_.missed();
     if (fetch.patience_ns == 0) fetch.patience_ns = now_ns + kUnknownHolderNs;
-    if (now_ns >= fetch.patience_ns) return miss(fetch, counters_.holders_failed);
+    if (now_ns >= fetch.patience_ns) {
+      return fail(fetch, counters_.holders_failed, MC_HOLDER_AWAY);
+    }
     fetch.next_holder = 0;
     return;
   }
@@ -304,6 +309,7 @@ void Fetcher::take_answer(Fetch& fetch) {
     return;
   }
   const bool stale = place && answer.row.version < fetch.located_version;
+  if (answer.what == HolderAnswer::What::kUnreached) fetch.holder_away = true;
   if (answer.failed() || stale) return try_next(fetch);
   if (answer.again()) {
     fetch.not_before_ns = operations_.now_ns() + HolderQuestions::kAskAgainNs;
@@ -349,15 +355,17 @@ void Fetcher::take_read(Fetch& fetch) {
   const std::unique_ptr<Read> read = operations_.take<Read>(fetch.read);
   if (read == nullptr) {
     if (!is_late(fetch)) return;
-    return miss(fetch, reader_.waits_for_room(fetch.read) ? counters_.no_room : counters_.late);
+    if (!reader_.waits_for_room(fetch.read)) return late(fetch);
+    return fail(fetch, counters_.no_room, MC_NO_SPACE);
   }
   fetch.object = std::move(read->object);
   switch (read->end) {
     case Read::End::kRead:
       return deliver(fetch);
     case Read::End::kNoRoom:
-      return miss(fetch, counters_.no_room, MC_NO_SPACE);
+      return fail(fetch, counters_.no_room, MC_NO_SPACE);
     case Read::End::kFailed:
+      if (read->holder_away()) fetch.holder_away = true;
       locator_.locations().forget(fetch.name);
       return try_next(fetch);
   }
@@ -367,7 +375,7 @@ void Fetcher::take_read(Fetch& fetch) {
 void Fetcher::try_next(Fetch& fetch) {
   fetch.asked = metadata::kNoNode;
   fetch.bytes_may_come = false;
-  if (is_late(fetch)) return miss(fetch, counters_.late);
+  if (is_late(fetch)) return late(fetch);
   const bool cached = fetch.known == Known::kFromCache;
   const bool last = fetch.next_holder + 1 >= fetch.holders.size();
   const bool relocate = last && fetch.known == Known::kFirst;
@@ -378,7 +386,10 @@ void Fetcher::try_next(Fetch& fetch) {
     fetch.at = Step::kLocate;
     return;
   }
-  if (++fetch.next_holder >= fetch.holders.size()) return miss(fetch, counters_.holders_failed);
+  if (++fetch.next_holder >= fetch.holders.size()) {
+    return fail(fetch, counters_.holders_failed,
+                fetch.holder_away ? MC_HOLDER_AWAY : MC_NOT_FOUND);
+  }
   ++counters_.next_holders;
   fetch.at = Step::kAsk;
 }
@@ -397,7 +408,7 @@ bool Fetcher::locate_again(Fetch& fetch) {
 
 void Fetcher::gather(Fetch& fetch, const FoundObject& found) {
   if (!found.object.whole()) {
-    if (!locate_again(fetch)) miss(fetch, counters_.incomplete);
+    if (!locate_again(fetch)) fail(fetch, counters_.incomplete, MC_NOT_FOUND);
     return;
   }
   fetch.try_until_ns = fetch.deadline_ns;
@@ -420,7 +431,7 @@ void Fetcher::take_gathered(Fetch& fetch) {
   if (gather->status != MC_OK) {
     const bool lacks = gather->status != MC_NO_SPACE;
     if (lacks && locate_again(fetch)) return;
-    return miss(fetch, lacks ? counters_.incomplete : counters_.no_room);
+    return fail(fetch, lacks ? counters_.incomplete : counters_.no_room, gather->status);
   }
   fetch.object.entry = std::exchange(gather->object.entry, kNoEntry);
   fetch.object.from.row.length = gather->facts.whole_bytes;
@@ -439,7 +450,11 @@ void Fetcher::deliver(Fetch& fetch) {
   end(fetch);
 }
 
-void Fetcher::miss(Fetch& fetch, std::uint64_t& reason, mc_status status) {
+void Fetcher::fail_without_master(Fetch& fetch, std::uint64_t& reason) {
+  fail(fetch, reason, locator_.master_away(fetch.name));
+}
+
+void Fetcher::fail(Fetch& fetch, std::uint64_t& reason, mc_status status) {
   // A reader whose time was over has been counted.
   if (!fetch.readers.empty()) ++reason;
   fetch.readers.fail(operations_, status);

@@ -8,7 +8,7 @@
 //                 ▲         master,       ▲     holder                   │
 //                 │     guessed holder    │                              │
 //                 └───── stale ───────────┴──── next holder ─────────────┤
-//                           └─ striped ─► kGathering                     └─► a miss, counted by reason
+//                           └─ striped ─► kGathering                     └─► a failure, counted by reason
 //
 //   The Locator asks masters, HolderQuestions asks holders, the ObjectReader reads and sums. The
 //   Fetcher moves each Fetch from step to step. A host that has held the last objects is asked
@@ -94,7 +94,10 @@ class Fetcher {
   bool is_late(const Fetch& fetch) const { return operations_.now_ns() >= fetch.deadline_ns; }
 
   void deliver(Fetch& fetch);
-  void miss(Fetch& fetch, std::uint64_t& reason, mc_status status = MC_NOT_FOUND);
+  // status: MC_NOT_FOUND if no host holds the object.
+  void fail(Fetch& fetch, std::uint64_t& reason, mc_status status);
+  void fail_without_master(Fetch& fetch, std::uint64_t& reason);
+  void late(Fetch& fetch) { fail(fetch, counters_.late, MC_TIMEOUT); }
   void end(Fetch& fetch);
 
   OperationTable& operations_;

@@ -48,7 +48,7 @@ void Gatherer::step(Gather& gather) {
   operations_.wake_at(gather, gather.wanted.deadline_ns);
   if (gather.at == Step::kAsking) {
     ask(gather);
-    if (now_ns >= gather.answers_by_ns) return fail(gather, MC_NOT_FOUND, counters_.late);
+    if (now_ns >= gather.answers_by_ns) return fail(gather, MC_HOLDER_AWAY, counters_.late);
     look_at_answers(gather);
   }
   if (gather.at == Step::kRoom) seek_room(gather);
@@ -87,6 +87,7 @@ void Gatherer::ask(Gather& gather) {
 
 void Gatherer::unreached(Gather& gather, MemberId node) {
   gather.rows_due.erase(node);
+  gather.holder_away = true;
   operations_.wake(gather);
 }
 
@@ -134,7 +135,7 @@ void Gatherer::look_at_answers(Gather& gather) {
   if (!gather.stripes.empty() && gather.stripes.size() == gather.facts.count) {
     gather.at = Step::kRoom;
   } else if (gather.to_ask.empty() && gather.rows_due.empty()) {
-    fail(gather, MC_NOT_FOUND, counters_.lacking);
+    fail(gather, gather.lacks(), counters_.lacking);
   }
 }
 
@@ -168,14 +169,14 @@ void Gatherer::read(Gather& gather) {
     if (stripe.read) take_read(gather, stripe);
   }
   if (operations_.now_ns() >= gather.wanted.deadline_ns) {
-    return fail(gather, MC_NOT_FOUND, counters_.late);
+    return fail(gather, MC_TIMEOUT, counters_.late);
   }
   if (gather.checks_stripes) return check_stripes(gather);
   bool copied = false;
   for (auto& [number, stripe] : gather.stripes) {
     if (stripe.here || stripe.read) continue;
     if (!stripe.chosen && !choose(gather, stripe)) {
-      if (!more_may_answer(gather)) return fail(gather, MC_NOT_FOUND, counters_.failed);
+      if (!more_may_answer(gather)) return fail(gather, gather.lacks(), counters_.failed);
       operations_.wake_at(gather, gather.answers_by_ns);
     } else if (stripe.sources.front().node != self_) {
       if (gather.reads_open < kMostReads) begin_read(gather, number, stripe);
@@ -195,6 +196,7 @@ void Gatherer::take_read(Gather& gather, Stripe& stripe) {
   if (read->end == Read::End::kRead) {
     stripe.here = true;
   } else {
+    gather.holder_away |= read->holder_away();
     leave(stripe);
   }
 }
@@ -202,9 +204,10 @@ void Gatherer::take_read(Gather& gather, Stripe& stripe) {
 // Chooses this host, or else the reachable holder with the fewest chosen stripes. False: the stripe
 // has no holder left.
 bool Gatherer::choose(Gather& gather, Stripe& stripe) {
-  std::erase_if(stripe.sources, [&](const Location& source) {
+  const auto away = std::erase_if(stripe.sources, [&](const Location& source) {
     return source.node != self_ && !peers_.id_of(source.node);
   });
+  gather.holder_away |= away > 0;
   if (stripe.sources.empty()) return false;
   const auto load = [&](const Location& source) {
     const unsigned stripes = source.node == self_ ? 0 : 1 + gather.chosen[source.node];

@@ -58,9 +58,12 @@ struct Gather final : Operation {
   };
 
   explicit Gather(Gatherer& with) : gatherer(with) {}
+  // The status if a stripe is missing.
+  mc_status lacks() const { return holder_away ? MC_HOLDER_AWAY : MC_NOT_FOUND; }
 
   // The result. MC_OK: object.entry has the object's bytes. MC_NO_SPACE: there is no room here.
-  // MC_NOT_FOUND: a stripe is missing or unreadable.
+  // MC_NOT_FOUND: a stripe is missing or damaged. MC_HOLDER_AWAY: a host that may hold the missing stripe could not
+  // be reached. MC_TIMEOUT.
   mc_status status = MC_OK;
   FetchedObject object;
   StripeFacts facts;
@@ -78,6 +81,7 @@ struct Gather final : Operation {
   std::uint64_t sum = 0;
   std::uint64_t summed_bytes = 0;  // from the object's beginning
   bool checks_stripes = false;     // the object's sum was wrong
+  bool holder_away = false;        // a holder could not be reached
 
  private:
   void step() override;

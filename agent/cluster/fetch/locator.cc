@@ -104,7 +104,7 @@ void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
       const Location* const known = cached(name);
       counters_.master_away += known != nullptr ? 0 : 1;
       item.length = known != nullptr ? known->row.length : 0;
-      operations_.settle(*remote_request, item, known != nullptr ? MC_OK : MC_NOT_FOUND);
+      operations_.settle(*remote_request, item, known != nullptr ? MC_OK : master_away(name));
       continue;
     }
     names.push_back(name);
@@ -125,11 +125,18 @@ void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
                 [this, remote_request, asked = std::move(asked),
                  keys = request.keys](const Result<metadata::LocateAnswer>& answer) {
                   for (std::size_t i = 0; i < asked.size(); ++i) {
-                    const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
                     RemoteRequest::Item& item = remote_request->items[asked[i]];
+                    const bool answered = answer && i < answer->keys.size();
+                    const bool known =
+                        answered && answer->keys[i].state != metadata::Lookup::kRecovering;
+                    counters_.master_away += answered ? 0 : 1;
+                    const bool found = known && answer->keys[i].whole();
                     item.length = found ? answer->keys[i].bytes : 0;
                     if (found) remember_holders(keys[i], *answer, answer->keys[i]);
-                    operations_.settle(*remote_request, item, found ? MC_OK : MC_NOT_FOUND);
+                    operations_.settle(*remote_request, item,
+                                       found   ? MC_OK
+                                       : known ? MC_NOT_FOUND
+                                               : master_away(keys[i]));
                   }
                 });
   }

@@ -26,7 +26,7 @@ namespace mc::agent {
 
 class Locator {
  public:
-  // An absent master is a miss, not a wait: the engine computes the prompt meanwhile.
+  // A request does not wait longer for an absent master: the engine computes the prompt meanwhile.
   static constexpr std::uint64_t kMostLocateNs = 800'000'000;
 
   struct Question {
@@ -53,6 +53,8 @@ class Locator {
     return masters_.readable(name, node);
   }
   bool master_ready(const metadata::KeyHash& name) const { return masters_.of(name).ready(); }
+  // The status of a request about the name while no master tells where the object is.
+  mc_status master_away(const metadata::KeyHash& name) const { return masters_.of(name).away(); }
   // The answer is stored in the Fetch. REQUIRES: master_ready() for the name.
   void ask(const Question& question) { questions_.push_back(question); }
   // After the steps of a turn: asks the masters, with a message per partition, or several for many

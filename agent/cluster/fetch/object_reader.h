@@ -77,6 +77,10 @@ struct Read final : Operation {
 
   explicit Read(ObjectReader& with) : reader(with) {}
   bool is_part() const { return terms.into != kNoEntry; }
+  // After a failure: the holder did not answer, or not in time.
+  bool holder_away() const {
+    return outcome == transport::Outcome::kPeerLost || outcome == transport::Outcome::kTimedOut;
+  }
 
   ObjectReader& reader;
   FetchedObject object;

@@ -68,7 +68,7 @@ void WaitingReaders::expire(OperationTable& operations, FetchCounters& counters)
   std::erase_if(waiters_, [&](const Waiter& waiter) {
     if (operations.now_ns() < waiter.remote_request->deadline_ns) return false;
     ++counters.late;
-    waiter.settle(operations, MC_NOT_FOUND);
+    waiter.settle(operations, MC_TIMEOUT);
     return true;
   });
 }

@@ -61,6 +61,7 @@ class MasterLink final : public MasterPort {
   std::uint64_t epoch() const override { return client_->epoch(); }
   const metadata::MemberList& member_list() const override { return client_->member_list(); }
   bool ready() const override { return client_->ready(); }
+  const Status& trouble() const override { return client_->trouble(); }
   const std::string& leader() const override { return client_->leader(); }
 
  private:

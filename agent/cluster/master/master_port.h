@@ -59,6 +59,10 @@ class MasterPort {
   [[nodiscard]] virtual const metadata::MemberList& member_list() const = 0;
   // The agent has joined and has reported all objects of the partition.
   [[nodiscard]] virtual bool ready() const = 0;
+  // As MasterClient::trouble().
+  [[nodiscard]] virtual const Status& trouble() const = 0;
+  // For a request about a key while the port is not ready, or that the leader does not answer.
+  [[nodiscard]] mc_status away() const { return trouble().ok() ? MC_NO_MASTER : trouble().code(); }
   // Address of the current or candidate leader; empty if unknown.
   [[nodiscard]] virtual const std::string& leader() const = 0;
 };

@@ -39,9 +39,6 @@ template <typename KeyOf, typename StatusOf, typename Take>
   }
 }
 
-// A read that no other host could serve in time counts as a miss.
-mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND : status; }
-
 [[gnu::noinline]] mc_status get_elsewhere(mc_client* client, mc_slice key, mc_span piece,
                                           std::uint64_t* copied) {
   auto channel = channel_of(client);
@@ -49,7 +46,7 @@ mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND 
   FetchedObject fetched;
   fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
   return fetched.status == MC_OK ? read_fetched(**channel, fetched, &piece, 1, 0, copied)
-                                 : missed(fetched.status);
+                                 : fetched.status;
 }
 
 // Prefetches the look-ups of a batch: the next objects load while one object is read. The index,
@@ -239,7 +236,7 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) noex
           item.status = fetched.status == MC_OK
                             ? read_fetched(**channel, fetched, item.pieces, item.piece_count,
                                            item.offset, &item.length)
-                            : missed(fetched.status);
+                            : fetched.status;
         });
   }
   const mc_status first = first_failure(items, count);
@@ -259,7 +256,7 @@ mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) noexcept t
     FetchedObject fetched;
     fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
     status = fetched.status == MC_OK ? view_fetched(**channel, client, fetched, view)
-                                     : missed(fetched.status);
+                                     : fetched.status;
   }
   if (status == MC_OK) return MC_OK;
   view->pin = 0;
@@ -293,7 +290,7 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
         [&](std::size_t i, const FetchedObject& fetched) {
           statuses[i] = fetched.status == MC_OK
                             ? view_fetched(**channel, client, fetched, &views[i])
-                            : missed(fetched.status);
+                            : fetched.status;
         });
   }
   for (std::size_t i = 0; i < count; ++i) {

@@ -60,6 +60,7 @@ typedef enum mc_status {
   MC_NOT_FOUND = 20,     /* a miss */
   MC_CORRUPT = 21,       /* the bytes do not match the checksum and were not returned */
   MC_GROUP_ABORTED = 22, /* a member of the group failed, so no member was stored */
+  MC_HOLDER_AWAY = 23,   /* a host that holds the object, or may hold it, cannot be reached */
   /* the session */
   MC_FORKED = 40,            /* the client was opened before fork() */
   MC_CLOSED = 41,            /* the client was closed */
@@ -68,10 +69,13 @@ typedef enum mc_status {
   MC_VERSION_MISMATCH = 44,  /* libmc and agent do not share a layout version */
   MC_NO_SUCH_NAMESPACE = 45,
   MC_DEVICE_FAILED = 46, /* a copy to or from GPU memory failed; nothing was stored */
+  MC_WRONG_KEY = 47,     /* a master or peer has another cluster key, or just one side has a key */
   /* the agent */
   MC_AGENT_UNAVAILABLE = 60, /* no agent answers at the socket */
   MC_NO_MEMORY = 61,         /* this process or host is out of memory, descriptors or threads */
-  MC_INTERNAL = 62           /* a broken invariant; please report it */
+  MC_INTERNAL = 62,          /* a broken invariant; please report it */
+  MC_NO_MASTER = 63,         /* no master tells where the key's object is; a change may take effect */
+  MC_NOT_ADVERTISED = 64     /* the agent's address cannot be dialled by the cluster's other hosts */
 } mc_status;
 
 typedef enum mc_retry {
@@ -209,7 +213,9 @@ MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t coun
                               const mc_put_options* options) MC_NOEXCEPT;
 
 /* ---- Get ------------------------------------------------------------------------------------- */
-/* A hit on the local host runs entirely in the calling process. */
+/* A hit on the local host runs entirely in the calling process. MC_NOT_FOUND: no host has the object. The call
+ * cannot tell whether another host has the object, or cannot read the object there: MC_NO_MASTER,
+ * MC_HOLDER_AWAY, MC_WRONG_KEY, MC_NOT_ADVERTISED, MC_TIMEOUT. */
 
 /* Copies the object into buffer and stores the object's length in *length (with
  * MC_BUFFER_TOO_SMALL, too). */
@@ -259,8 +265,10 @@ MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key) MC_NOEXCEPT;
 MC_API void mc_view_release(mc_view* view) MC_NOEXCEPT; /* a released or zeroed view is ignored */
 
 /* ---- Ask and remove -------------------------------------------------------------------------- */
-MC_API mc_status mc_exists(mc_client* client, mc_slice key) MC_NOEXCEPT; /* MC_OK or MC_NOT_FOUND */
-/* statuses[i] is MC_OK or MC_NOT_FOUND. Returns MC_OK unless the call itself failed. */
+/* MC_OK; MC_NOT_FOUND; MC_NO_MASTER, MC_WRONG_KEY, MC_NOT_ADVERTISED or MC_TIMEOUT if the object is not on
+ * this host and no master tells whether another host has the object. */
+MC_API mc_status mc_exists(mc_client* client, mc_slice key) MC_NOEXCEPT;
+/* statuses[i]: as those of mc_exists(). Returns MC_OK unless the call itself failed. */
 MC_API mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses) MC_NOEXCEPT;
 

@@ -127,7 +127,7 @@ MC_API mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const*
 /* ---- Segments -------------------------------------------------------------------------------- */
 /* Opens the segment of another engine (or of this engine) by name. The same name gives the same
  * number. timeout_ns 0: the engine's default. Errors: MC_NOT_FOUND (the store has no such name),
- * MC_AGENT_UNAVAILABLE (no engine answers there), MC_PERMISSION_DENIED (another key), MC_TIMEOUT.
+ * MC_AGENT_UNAVAILABLE (no engine answers there), MC_WRONG_KEY, MC_TIMEOUT.
  */
 MC_API mc_status mc_transfer_open_segment(mc_transfer_engine* engine, const char* name,
                                           uint64_t timeout_ns,

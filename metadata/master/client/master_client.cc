@@ -217,15 +217,16 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   if (answer.epoch == 0 && answer.status != 0) return true;
   if (!fence_.accept(answer.epoch)) {
     ++refused_epochs_;
+    const Status why = {
+        MC_NO_MASTER, "the master at " + leader_ + " leads with epoch " +
+                          std::to_string(answer.epoch) + ", and this host has heard of epoch " +
+                          std::to_string(fence_.highest()) +
+                          ": a former leader, or the cluster store has lost its data. A leader "
+                          "takes a higher epoch as soon as it hears of this"};
     if (member_ != nullptr && std::exchange(refused_epoch_, answer.epoch) != answer.epoch) {
-      member_->on_unreachable(
-          {MC_BUSY, "the master at " + leader_ + " leads with epoch " +
-                        std::to_string(answer.epoch) + ", and this host has heard of epoch " +
-                        std::to_string(fence_.highest()) +
-                        ": a former leader, or the cluster store has lost its data. A leader "
-                        "takes a higher epoch as soon as it hears of this"});
+      member_->on_unreachable(why);
     }
-    lose({MC_CLOSED, "the answer came from a former leader"});
+    lose(why);
     return false;
   }
   epoch_ = fence_.highest();
@@ -246,12 +247,17 @@ void MasterClient::expire() {
     });
     for (const CallPointer& call : late) {
       --open_calls_;
-      call->done(
-          fail(MC_TIMEOUT, "no leading master could be reached by the deadline" +
-                               (dial_failure_.empty() ? std::string() : "; " + dial_failure_)));
+      call->done(fail(no_leader()));
     }
     expire();
   });
+}
+
+// A call that was sent before the link was lost may have taken effect.
+Status MasterClient::no_leader() const {
+  const std::string what = "no leading master could be reached by the deadline";
+  if (trouble_.ok()) return {MC_NO_MASTER, what};
+  return {trouble_.code(), what + "; " + std::string(trouble_.text())};
 }
 
 void MasterClient::report_unreachable(wire::Unreachable peer) {
@@ -333,8 +339,13 @@ Result<std::unique_ptr<MasterClient>> MasterClient::start(const MasterClientOpti
   }
   client->tls_ = std::move(*tls);
   if (store != nullptr) {
-    const auto found = [self](const Result<std::string>& leader) {
-      boost::asio::post(self->io_, [self, leader] {
+    const auto found = [self](Result<std::string> leader) {
+      if (leader && self->member_ != nullptr) {
+        // In the finder's thread, which may block.
+        const Status status = rpc::check_advertised(self->options_.descriptor.address, *leader);
+        if (!status.ok()) leader = fail(status);
+      }
+      boost::asio::post(self->io_, [self, leader = std::move(leader)] {
         if (self->woken_) drain_eventfd(self->woken_.get());
         self->found(leader);
       });
@@ -426,7 +437,7 @@ void MasterClient::found(const Result<std::string>& leader) {
   }
   if (!leader) {
     const bool vacant = leader.error().code() == MC_NOT_FOUND;
-    not_reached("", vacant ? Status(MC_BUSY, "the cluster store names no leader of partition " +
+    not_reached("", vacant ? Status(MC_NO_MASTER, "the cluster store names no leader of partition " +
                                                  std::to_string(options_.partition) +
                                                  "; is a master running with the same store and "
                                                  "cluster id?")
@@ -443,10 +454,12 @@ void MasterClient::found(const Result<std::string>& leader) {
 
 // where: a master's address; empty: the cluster store.
 void MasterClient::not_reached(const std::string& where, const Status& why) {
-  dial_failure_ = why.text();
-  if (std::exchange(said_of_[where], dial_failure_) != dial_failure_ && member_ != nullptr) {
-    member_->on_unreachable(why);
-  }
+  const bool own = why.code() == MC_WRONG_KEY || why.code() == MC_NOT_ADVERTISED;
+  trouble_ = {own ? why.code() : MC_NO_MASTER, std::string(why.text())};
+  std::string& said = said_of_[where];
+  if (said == why.text()) return;
+  said = why.text();
+  if (member_ != nullptr) member_->on_unreachable(trouble_);
 }
 
 void MasterClient::dial_to(const std::string& address) {
@@ -476,7 +489,6 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
     seek();
     return;
   }
-  dial_failure_.clear();
   said_of_.clear();
   link_ = std::move(*link);
   ++generation_;
@@ -505,6 +517,7 @@ void MasterClient::attend() {
 }
 
 void MasterClient::attended(std::uint32_t partitions) {
+  trouble_ = {};
   if (member_ == nullptr) {
     usable_ = true;
     ready_ = true;
@@ -644,6 +657,7 @@ void MasterClient::on_stream(StreamAnswer answer) {
 void MasterClient::lose(const Status& why) {
   usable_ = false;
   ready_ = false;
+  trouble_ = {MC_NO_MASTER, std::string(why.text())};
   ++generation_;
   heartbeat_timer_.cancel();
   queue_.insert(queue_.begin(), sent_.begin(), sent_.end());

@@ -73,7 +73,8 @@ class AgentSide {
   virtual void on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) = 0;
   // Done after the agent holds the copy and its publish() was accepted.
   virtual void on_copy(const wire::Copy& order, Done done) = 0;
-  // No master can be reached. Called once for each reason until a master is reached.
+  // No master can be reached. Called once for each reason until a master is reached. The codes are those of
+  // MasterClient::trouble().
   virtual void on_unreachable(const Status& why) { static_cast<void>(why); }
   // A newer incarnation of this node has joined. This incarnation must stop serving.
   virtual void on_fenced() = 0;
@@ -170,6 +171,9 @@ class MasterClient final : rpc::LinkHandler {
   [[nodiscard]] const MemberList& member_list() const { return member_list_; }
   // A member has reported all objects to this leader; a tool has a link.
   [[nodiscard]] bool ready() const { return ready_; }
+  // Why the client has no leader: MC_WRONG_KEY, MC_NOT_ADVERTISED, or MC_NO_MASTER for any other reason. MC_OK: a
+  // leader answers, or none has been tried yet. REQUIRES: kCaller.
+  [[nodiscard]] const Status& trouble() const { return trouble_; }
   [[nodiscard]] std::uint64_t refused_epochs() const { return refused_epochs_; }
 
  private:
@@ -218,6 +222,7 @@ class MasterClient final : rpc::LinkHandler {
   void pump();
   void send(const CallPointer& call);
   void expire();
+  [[nodiscard]] Status no_leader() const;
   // False: the answer came from a former leader, and the link is now closed.
   bool believe(const rpc::Answer& answer);
   void internal_call(wire::Method method, std::string body,
@@ -252,7 +257,7 @@ class MasterClient final : rpc::LinkHandler {
   bool left_ = false;
   std::string leader_;        // the latest address dialled
   std::string attended_;      // the address of the latest leader
-  std::string dial_failure_;  // why no master was reached at the latest try; empty: one was
+  Status trouble_;
   // the last reported reason for each address, and for the store (empty)
   std::map<std::string, std::string> said_of_;
   std::string hint_;  // the leader's address, as a standby said

@@ -322,6 +322,7 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
                            MC_NOT_FOUND,
                            MC_CORRUPT,
                            MC_GROUP_ABORTED,
+                           MC_HOLDER_AWAY,
                            MC_FORKED,
                            MC_CLOSED,
                            MC_SESSION_LOST,
@@ -330,14 +331,17 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
                            MC_NO_SUCH_NAMESPACE,
                            MC_AGENT_UNAVAILABLE,
                            MC_NO_MEMORY,
-                           MC_INTERNAL};
+                           MC_INTERNAL,
+                           MC_WRONG_KEY,
+                           MC_NO_MASTER,
+                           MC_NOT_ADVERTISED};
   for (const mc_status status : all) {
     EXPECT_EQ(std::string(mc_status_name(status)).rfind("MC_", 0), 0u);
     EXPECT_GT(std::strlen(mc_status_text(status)), 1u);
   }
   EXPECT_STREQ(mc_status_name(MC_NOT_FOUND), "MC_NOT_FOUND");
   EXPECT_NE(mc_status_name(static_cast<mc_status>(30)), nullptr);
-  EXPECT_NE(mc_status_text(static_cast<mc_status>(63)), nullptr);
+  EXPECT_NE(mc_status_text(static_cast<mc_status>(79)), nullptr);
   EXPECT_EQ(mc_status_retry(MC_INVALID_ARGUMENT), MC_RETRY_NEVER);
   EXPECT_EQ(mc_status_retry(MC_BUSY), MC_RETRY_LATER);
   EXPECT_EQ(mc_status_retry(MC_SESSION_LOST), MC_RETRY_REOPEN);

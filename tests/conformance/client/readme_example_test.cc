@@ -22,7 +22,7 @@ mc::Status remember(mc::Client& client, std::string_view prefix, std::span<const
 
   // In place, read-only, and neither evicted nor reused while the view lives.
   mc::Result<mc::View> view = client.get_view(prefix);
-  if (!view) return view.error();  // evicted in between: a miss, not a fault
+  if (!view) return view.error();  // evicted in between: MC_NOT_FOUND, not a fault
   return view->verify(prefix);
 }
 // [example]

@@ -386,7 +386,7 @@ TEST_F(KeyedTls, AProofCarriedIntoAnotherSessionIsRefused) {
   shake();
   Between between(*dialer_);
   const Status status = listen({one_.get(), &between}, {other_.get(), listener_.get()});
-  EXPECT_EQ(status.code(), MC_PERMISSION_DENIED) << status.to_string();
+  EXPECT_EQ(status.code(), MC_WRONG_KEY) << status.to_string();
 }
 
 TEST_F(KeyedTls, EachSideLearnsWhichSideLacksTls) {

@@ -143,7 +143,7 @@ WRONG = {
                 "correct the argument"),
     "nobody there": (lambda e, *_: e.open("127.0.0.1:1", timeout=5),
                      mckv.AgentUnavailableError, "start the peer's engine"),
-    "another key": (other_key, mckv.AccessDeniedError, "one key_file"),
+    "another key": (other_key, mckv.WrongKeyError, "one key_file"),
     "not ended": (lambda e, *_: e.free(e.slow()), mckv.BusyError, "free batches that ended"),
     "no time": (lambda e, *_: e.wait(e.slow(), timeout=0), mckv.DeadlineError, "longer timeout"),
     "closed": (lambda e, *_: (e.close(), e.name), mckv.ClosedError, "open a new TransferEngine"),

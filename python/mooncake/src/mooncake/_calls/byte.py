@@ -125,14 +125,16 @@ class ByteCalls(StoreBase):
             return 0
 
     def batch_is_exist(self, keys: list[str]) -> list[int]:
+        """1 or 0 for each key; -900 if no master tells whether another host has the object."""
         names = keys_of(keys)
         self._order.note(names)
         try:
-            return [int(one) for one in self._client.exists_batch(names)]
+            found = self._client.exists_batch(names)
         except mckv.InvalidArgumentError:
             return [self.is_exist(key) for key in names]
         except mckv.McError:
             return [0] * len(names)
+        return [_codes.RPC_FAIL if one is None else int(one) for one in found]
 
     def remove(self, key: str, force: bool = False) -> int:
         """0 or -704. mc has no leases: readers hold views, which outlive the object."""
