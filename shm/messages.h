@@ -52,7 +52,9 @@ inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the clu
 // Reservations: do not wait for room until the deadline. If the pool is full, the client offers the
 // bytes in its staging memory, for another host to hold.
 inline constexpr std::uint16_t kFlagElsewhere = 8;
-inline constexpr std::uint16_t kKnownFlags = 15;
+// Puts: wait until as many hosts hold the object as PutItem::replicas says.
+inline constexpr std::uint16_t kFlagReplicated = 16;
+inline constexpr std::uint16_t kKnownFlags = 31;
 
 // Reservations of the same number of units are interchangeable: a client's reservation cache has
 // one list for each number.

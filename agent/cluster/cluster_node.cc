@@ -16,6 +16,8 @@ namespace {
 
 // The loop polls this long after the last traffic, as for the clients' rings.
 constexpr std::uint64_t kLivelyNs = 30'000;
+// RemoteRequest::answer_by_ns comes so long before the deadline, or a quarter of the time.
+constexpr std::uint64_t kAnswerEarlierNs = 50'000'000;
 // Between two looks at the transfers of removed namespaces.
 constexpr std::uint64_t kLeavingNs = 1'000'000;
 
@@ -62,6 +64,7 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
   mover_ = std::make_unique<StripeMover>(operations_, tenants_, peers_, *stripe_holder_,
                                          fetcher_->copies());
   removals_ = std::make_unique<Removals>(operations_, masters_, *announcer_, *fetcher_);
+  replica_waits_ = std::make_unique<ReplicaWaits>(operations_, masters_, *announcer_);
   peer_server_ = std::make_unique<PeerServer>(operations_, tenants_, masters_, peers_, transport,
                                               fetcher_->copies(), *stripe_holder_);
   verbs_ = std::make_unique<Verbs>(*this);
@@ -74,6 +77,7 @@ void ClusterNode::set_masters(std::vector<MasterPort*> ports) {
 
 void ClusterNode::stop() {
   for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+  replica_waits_.reset();
   removals_.reset();
   mover_.reset();
   stripe_holder_.reset();
@@ -170,6 +174,9 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
   operations_.set_now(now_ns);
   lively_until_ns_ = now_ns + kLivelyNs;
   remote_request->open_count = remote_request->items.size();
+  const std::uint64_t left_ns = std::max(remote_request->deadline_ns, now_ns) - now_ns;
+  remote_request->answer_by_ns =
+      remote_request->deadline_ns - std::min(kAnswerEarlierNs, left_ns / 4);
   ClusterTenant* const tenant = find_tenant(tenants_, *remote_request->tenant);
   if (tenant == nullptr) {
     for (RemoteRequest::Item& item : remote_request->items)
@@ -179,6 +186,9 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
   switch (remote_request->kind) {
     case RemoteRequest::Kind::kAnnounce:
       announcer_->await(remote_request, *tenant);
+      break;
+    case RemoteRequest::Kind::kReplicas:
+      replica_waits_->begin(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kFetch:
       fetcher_->fetch(remote_request, *tenant);

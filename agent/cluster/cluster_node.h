@@ -28,6 +28,7 @@
 #include "agent/cluster/peer_server.h"
 #include "agent/cluster/place/puts_elsewhere.h"
 #include "agent/cluster/publish/announcer.h"
+#include "agent/cluster/publish/replica_waits.h"
 #include "agent/cluster/removals.h"
 #include "agent/cluster/stripe/stripe_holder.h"
 #include "agent/cluster/stripe/stripe_mover.h"
@@ -123,6 +124,7 @@ class ClusterNode : public Cluster {
   std::unique_ptr<StripeHolder> stripe_holder_;
   std::unique_ptr<StripeMover> mover_;
   std::unique_ptr<Removals> removals_;
+  std::unique_ptr<ReplicaWaits> replica_waits_;
   std::unique_ptr<Verbs> verbs_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;

@@ -381,6 +381,15 @@ void ClusterNode::Verbs::nodes(const Json::Value&, const Answer& done) {
       value["nodes"].append(
           member_json(member, node_.identity_.node, node_.peers_.is_lost(member.descriptor.node)));
     }
+    value["down"] = Json::Value(Json::arrayValue);
+    for (const metadata::DownMember& member : answer->down) {
+      Json::Value down;
+      down["node"] = u64(member.descriptor.node);
+      down["incarnation"] = u64(member.descriptor.incarnation);
+      down["address"] = member.descriptor.address;
+      down["down_ms"] = u64(member.down_ms);
+      value["down"].append(std::move(down));
+    }
     done(text_of(value));
   });
 }

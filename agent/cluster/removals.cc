@@ -13,9 +13,6 @@ namespace wire = metadata::wire;
 namespace {
 
 constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
-// The master's answer, or the reason why no master answers, comes this long before the client's deadline, or a
-// quarter of the time.
-constexpr std::uint64_t kAnswerEarlierNs = 50 * kMs;
 
 }  // namespace
 
@@ -65,10 +62,8 @@ void Removals::ask(Removal& removal) {
   for (const Removal::Doomed& what : removal.doomed) {
     request.items.push_back({what.name, UINT64_MAX});
   }
-  const std::uint64_t left_ns = removal.remote_request->deadline_ns - operations_.now_ns();
   masters_.at(removal.partition)
-      .remove(request,
-              removal.remote_request->deadline_ns - std::min(kAnswerEarlierNs, left_ns / 4),
+      .remove(request, removal.remote_request->answer_by_ns,
               [this, id = removal.id()](const Result<wire::RemoveReply>& reply) {
                 Removal* const asked = operations_.find<Removal>(id);
                 if (asked == nullptr) return;

@@ -28,7 +28,8 @@ struct RemoteRequest {
     kFetch,     // objects that other hosts hold, for readers on this host
     kExists,    // existence and length, on any host
     kRemove,
-    kPlace,  // ends when another host holds the object
+    kPlace,     // ends when another host holds the object
+    kReplicas,  // ends when as many hosts hold the objects as wanted
   };
   struct Item {
     std::string key;                 // all kinds but kAnnounce
@@ -36,6 +37,7 @@ struct RemoteRequest {
     shm::Word64* pin = nullptr;      // kFetch: the slot for the reader's pin
     std::uint64_t length = 0;        // kExists, output: length of the object
     std::uint32_t number = 0;        // index of the item in the client's request
+    std::uint8_t replicas = 0;       // kReplicas: how many hosts shall hold the object
     mc_status status = MC_OK;        // output
     bool open = true;
   };
@@ -50,6 +52,8 @@ struct RemoteRequest {
   Kind kind = Kind::kFetch;
   std::shared_ptr<Tenant> tenant;
   std::uint64_t deadline_ns = 0;
+  // Set by begin(): when a master is waited for no longer, so that the reason comes before the deadline.
+  std::uint64_t answer_by_ns = 0;
   std::vector<Item> items;
   Source source;
   std::size_t open_count = 0;

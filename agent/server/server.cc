@@ -13,7 +13,6 @@ namespace mc::agent {
 
 namespace {
 
-constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr int kTurn = 8;  // requests of a channel before the next channel's turn
 constexpr std::uint32_t kPrefetchItems = 16;
 
@@ -54,21 +53,6 @@ mc_status Server::status_of(ObjectStore::Put put) {
       return MC_NO_MEMORY;
   }
   return MC_INTERNAL;
-}
-
-[[gnu::hot]] PutOrder Server::order_of(const shm::ArgumentReader::Item& item,
-                                       const shm::Request& request) {
-  PutOrder order;
-  order.key = {reinterpret_cast<const char*>(item.key), item.fields.key_bytes};
-  order.entry = item.fields.entry;
-  order.length = item.fields.length;
-  order.checksum = item.fields.checksum;
-  order.parent_hash = item.fields.parent_hash;
-  order.pin = item.fields.pin <= MC_PIN_HARD ? static_cast<mc_pin>(item.fields.pin) : MC_PIN_NONE;
-  order.pin_ttl_s = item.fields.pin_ttl_s != 0 ? item.fields.pin_ttl_s : kDefaultSoftPinS;
-  order.upsert = (request.flags & shm::kFlagUpsert) != 0;
-  order.replicas = static_cast<std::uint8_t>(std::clamp(item.fields.replicas, 1u, 8u));
-  return order;
 }
 
 [[gnu::hot]] bool Server::serve(Session& session, std::uint32_t number) {
@@ -175,30 +159,6 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
 }
 
 // ---- Items --------------------------------------------------------------------------------------
-
-[[gnu::hot]] bool Server::next_item(Work& work) {
-  if (work.has_item) return true;
-  work.has_item = work.reader.next(work.item);
-  const std::string_view key{reinterpret_cast<const char*>(work.item.key),
-                             work.has_item ? work.item.fields.key_bytes : 0u};
-  if (key.starts_with(shm::kStripePrefix)) work.has_item = false;
-  return work.has_item;
-}
-
-[[gnu::hot]] void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
-  result.status = status;
-  if (status != MC_OK && work.first_failure == MC_OK) work.first_failure = status;
-  work.last = result;
-  if (work.request.item_count > 1) {
-    auto* arguments = work.session->channels[work.channel].shared->arguments;
-    std::memcpy(arguments + work.request.argument_offset + work.next * sizeof result, &result,
-                sizeof result);
-  }
-  ++work.next;
-  work.has_item = false;
-  work.begun_ns = 0;
-  work.elsewhere = {};
-}
 
 [[gnu::hot]] void Server::complete(Work& work, mc_status status) {
   MC_FAILPOINT("completion.before_publish");
@@ -318,9 +278,9 @@ Server::Step Server::reserve(Work& work) {
 }
 
 void Server::abandon(Work& work) {
-  while (work.next < work.request.item_count && next_item(work)) {
+  while (work.next < work.request.item_count && work.next_item()) {
     const bool mine = give_back(*work.session, named_entry(*work.session, work.item.fields));
-    finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT);
+    work.finish_item(mine ? MC_OK : MC_INVALID_ARGUMENT);
   }
   complete(work, work.first_failure);
 }
@@ -343,17 +303,17 @@ void Server::abandon(Work& work) {
   ObjectStore& store = *session.tenant->store;
   if (work.next == 0) prefetch_items(work);
   while (work.next < work.request.item_count) {
-    if (!next_item(work)) {
+    if (!work.next_item()) {
       work.first_failure = MC_INVALID_ARGUMENT;
       break;
     }
-    PutOrder order = order_of(work.item, work.request);
+    PutOrder order = work.order();
     order.entry = named_entry(session, work.item.fields);
     const bool mine = store.is_reserved_by(session.id, order.entry);
     const std::uint64_t bytes = mine ? store.reserved_length(order.entry) : 0;
     const ObjectStore::Put result = store.publish(session.id, order);
     if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
-    shm::ItemResult item = kNothing;
+    shm::ItemResult item = Work::kNothing;
     if (mine && result == ObjectStore::Put::kExisted) {
       // The reservation is unused and serves the next put.
       const PoolExtents extents = store.extents(order.entry);
@@ -368,7 +328,8 @@ void Server::abandon(Work& work) {
       if (work.item.fields.want_refill != 0) refill(work, round_to_granules(bytes), item);
     }
     if (result == ObjectStore::Put::kStored) announce(work, work.next, order.entry);
-    finish_item(work, status_of(result), item);
+    if (status_of(result) == MC_OK) await_replicas(work, work.next, order.key, order.replicas);
+    work.finish_item(status_of(result), item);
   }
   return finish_put(work);
 }
@@ -377,7 +338,7 @@ Server::Step Server::put_group(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;
   std::vector<shm::ArgumentReader::Item> items;
-  while (items.size() < work.request.item_count && next_item(work)) {
+  while (items.size() < work.request.item_count && work.next_item()) {
     items.push_back(work.item);
     work.has_item = false;
   }
@@ -387,7 +348,7 @@ Server::Step Server::put_group(Work& work) {
   }
   std::vector<PutOrder> orders;
   for (const shm::ArgumentReader::Item& item : items) {
-    PutOrder& order = orders.emplace_back(order_of(item, work.request));
+    PutOrder& order = orders.emplace_back(Work::order_of(item, work.request));
     order.entry = named_entry(session, item.fields);
     if (!store.is_reserved_by(session.id, order.entry)) continue;
     drop_from_ledger(session, order.entry, store.reserved_length(order.entry));
@@ -412,14 +373,15 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
     const bool stored =
         order.entry != kNoEntry && state_of(index.entry(order.entry)) == shm::EntryState::kLive;
     if (stored) announce(work, work.next, order.entry);
-    finish_item(work, MC_OK);
+    await_replicas(work, work.next, order.key, order.replicas);
+    work.finish_item(MC_OK);
   }
   return finish_put(work);
 }
 
 void Server::end_group(Work& work, mc_status status, std::size_t failed) {
   while (work.next < work.request.item_count) {
-    finish_item(work, status == MC_OK || work.next == failed ? status : MC_GROUP_ABORTED);
+    work.finish_item(status == MC_OK || work.next == failed ? status : MC_GROUP_ABORTED);
   }
   complete(work, status);
 }
@@ -430,11 +392,11 @@ Server::Step Server::remove(Work& work) {
   if (cluster_ != nullptr && work.session->tenant->clustered) {
     return ask_cluster(work, RemoteRequest::Kind::kRemove);
   }
-  while (work.next < work.request.item_count && next_item(work)) {
+  while (work.next < work.request.item_count && work.next_item()) {
     const std::string_view key{reinterpret_cast<const char*>(work.item.key),
                                work.item.fields.key_bytes};
     const bool removed = work.session->tenant->store->remove(key);
-    finish_item(work, removed ? MC_OK : MC_NOT_FOUND);
+    work.finish_item(removed ? MC_OK : MC_NOT_FOUND);
     MC_FAILPOINT("remove.after_item");
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
@@ -442,10 +404,10 @@ Server::Step Server::remove(Work& work) {
 }
 
 void Server::set_pin(Work& work) {
-  while (work.next < work.request.item_count && next_item(work)) {
-    const PutOrder order = order_of(work.item, work.request);
+  while (work.next < work.request.item_count && work.next_item()) {
+    const PutOrder order = work.order();
     const bool done = work.session->tenant->store->set_pin(order.key, order.pin, order.pin_ttl_s);
-    finish_item(work, done ? MC_OK : MC_NOT_FOUND);
+    work.finish_item(done ? MC_OK : MC_NOT_FOUND);
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
 }
@@ -464,10 +426,7 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
     if (it->session != &session || it->channel != channel || it->request.request_id != request_id) {
       continue;
     }
-    it->remote_request->abandoned = true;
-    for (RemoteRequest::Item& item : it->remote_request->items)
-      it->remote_request->settle(item, MC_CANCELLED);
-    finish_remote_request(*it);
+    cut_short(*it, MC_CANCELLED);
     stop_waiting(away_, it);
     return MC_OK;
   }
@@ -598,7 +557,24 @@ void Server::release(Session& session) {
   work.remote_request->items.push_back(std::move(item));
 }
 
+// The put of this stored object ends when several hosts hold the object, if the client wants that.
+[[gnu::hot]] void Server::await_replicas(Work& work, std::uint32_t number, std::string_view key,
+                                         std::uint8_t replicas) {
+  if ((work.request.flags & shm::kFlagReplicated) == 0 || replicas < 2) return;
+  if (cluster_ == nullptr || !work.session->tenant->clustered) return;
+  if (!work.replicas) {
+    work.replicas = std::make_shared<RemoteRequest>();
+    work.replicas->kind = RemoteRequest::Kind::kReplicas;
+  }
+  RemoteRequest::Item item;
+  item.key = key;
+  item.number = number;
+  item.replicas = replicas;
+  work.replicas->items.push_back(std::move(item));
+}
+
 [[gnu::hot]] Server::Step Server::finish_put(Work& work) {
+  if (!work.remote_request) work.remote_request = std::exchange(work.replicas, nullptr);
   if (work.remote_request) return send_away(work);
   complete(work, work.first_failure);
   return Step::kDone;
@@ -613,7 +589,7 @@ Server::Step Server::ask_cluster(Work& work, RemoteRequest::Kind kind) {
   work.remote_request = std::make_shared<RemoteRequest>();
   work.remote_request->kind = kind;
   shm::Channel& shared = *session.channels[work.channel].shared;
-  while (work.remote_request->items.size() < work.request.item_count && next_item(work)) {
+  while (work.remote_request->items.size() < work.request.item_count && work.next_item()) {
     const shm::PutItem& fields = work.item.fields;
     RemoteRequest::Item item;
     item.key.assign(reinterpret_cast<const char*>(work.item.key), fields.key_bytes);
@@ -635,37 +611,51 @@ Server::Step Server::send_away(Work& work) {
   work.remote_request->deadline_ns =
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
   cluster_->begin(work.remote_request, now_ns());
-  if (!work.remote_request->over()) return Step::kAway;
-  finish_remote_request(work);
+  return work.remote_request->over() ? finish_remote_request(work) : Step::kAway;
+}
+
+// kAway: another remote request of the same work has begun.
+Server::Step Server::finish_remote_request(Work& work) {
+  const RemoteRequest& remote_request = *work.remote_request;
+  const bool of_puts = remote_request.kind == RemoteRequest::Kind::kAnnounce ||
+                       remote_request.kind == RemoteRequest::Kind::kReplicas;
+  if (!of_puts) {
+    for (const RemoteRequest::Item& item : remote_request.items) {
+      const bool done = item.status == MC_OK;
+      work.finish_item(item.status,
+                       {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0, 0});
+    }
+    complete(work, work.first_failure);
+    return Step::kDone;
+  }
+  std::vector<RemoteRequest::Item> next;
+  if (work.replicas) next = std::exchange(work.replicas->items, {});
+  for (const RemoteRequest::Item& item : remote_request.items) {
+    if (item.status == MC_OK) continue;
+    work.override_result(item);
+    std::erase_if(next, [&](const auto& each) { return each.number == item.number; });
+  }
+  if (!next.empty()) {
+    work.remote_request = std::exchange(work.replicas, nullptr);
+    work.remote_request->items = std::move(next);
+    return send_away(work);
+  }
+  complete(work, work.first_failure);
   return Step::kDone;
 }
 
-void Server::finish_remote_request(Work& work) {
-  const RemoteRequest& remote_request = *work.remote_request;
-  if (remote_request.kind != RemoteRequest::Kind::kAnnounce) {
-    for (const RemoteRequest::Item& item : remote_request.items) {
-      const bool done = item.status == MC_OK;
-      finish_item(work, item.status,
-                  {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0, 0});
+// Ends the open items of the remote request with this status, and finishes the work.
+void Server::cut_short(Work& work, mc_status status) {
+  RemoteRequest& remote_request = *work.remote_request;
+  remote_request.abandoned = true;
+  for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, status);
+  if (const auto replicas = std::exchange(work.replicas, nullptr)) {
+    for (RemoteRequest::Item& item : replicas->items) {
+      item.status = status;
+      work.override_result(item);
     }
-    complete(work, work.first_failure);
-    return;
   }
-  // The results are written already; a put that the cluster refused overrides its result.
-  for (const RemoteRequest::Item& item : remote_request.items) {
-    if (item.status == MC_OK) continue;
-    if (work.first_failure == MC_OK) work.first_failure = item.status;
-    if (work.request.item_count == 1) {
-      work.last.status = item.status;
-      continue;
-    }
-    const std::int32_t status = item.status;
-    auto* arguments = work.session->channels[work.channel].shared->arguments;
-    std::memcpy(arguments + work.request.argument_offset + item.number * sizeof(shm::ItemResult) +
-                    offsetof(shm::ItemResult, status),
-                &status, sizeof status);
-  }
-  complete(work, work.first_failure);
+  finish_remote_request(work);
 }
 
 void Server::finish_remote_requests(std::uint64_t now_ns) {
@@ -676,11 +666,11 @@ void Server::finish_remote_requests(std::uint64_t now_ns) {
       continue;
     }
     if (!remote_request.over()) {
-      remote_request.abandoned = true;
-      for (RemoteRequest::Item& item : remote_request.items)
-        remote_request.settle(item, MC_TIMEOUT);
+      cut_short(*it, MC_TIMEOUT);
+    } else if (finish_remote_request(*it) == Step::kAway) {
+      ++it;
+      continue;
     }
-    finish_remote_request(*it);
     it = stop_waiting(away_, it);
   }
   const auto placed = [](const Work& work) {
@@ -697,7 +687,7 @@ void Server::finish_remote_requests(std::uint64_t now_ns) {
 // Gives back the reservations of a staged put that ends early.
 void Server::give_back_copy(Work& work) {
   ObjectStore& store = *work.session->tenant->store;
-  for (const Copied& copied : work.group) {
+  for (const Work::Copied& copied : work.group) {
     store.abandon(work.session->id, copied.order.entry);
     drop_from_ledger(*work.session, copied.order.entry, copied.order.length);
   }
@@ -710,7 +700,7 @@ void Server::give_back_copy(Work& work) {
 
 Server::Step Server::put_staged(Work& work) {
   while (work.next < work.request.item_count) {
-    if (!next_item(work)) {
+    if (!work.next_item()) {
       work.first_failure = MC_INVALID_ARGUMENT;
       break;
     }
@@ -718,13 +708,15 @@ Server::Step Server::put_staged(Work& work) {
     if (take_placed(work, placed)) {
       if (work.elsewhere.remote_request) return Step::kWait;
       if (placed == MC_OK) {
-        finish_item(work, MC_OK);
+        const PutOrder order = work.order();
+        await_replicas(work, work.next, order.key, order.replicas);
+        work.finish_item(MC_OK);
         continue;
       }
     }
     mc_status failure = MC_OK;
     const bool first_try = work.elsewhere.next_ns == 0 && work.entry == shm::kNoRefill;
-    if (first_try && item_is_sound(work) &&
+    if (first_try && work.item_is_sound() &&
         (wants_host(work) || goes_in_stripes(work, work.item.fields.length))) {
       return place_elsewhere(work);
     }
@@ -738,7 +730,7 @@ Server::Step Server::put_staged(Work& work) {
       if (!too_large) return step;
     }
     if (failure != MC_OK) {
-      finish_item(work, failure);
+      work.finish_item(failure);
       continue;
     }
     const Step copied = copy_staged(work);
@@ -758,7 +750,7 @@ Server::Step Server::put_staged(Work& work) {
 Server::Step Server::put_staged_group(Work& work) {
   Session& session = *work.session;
   while (work.group.size() < work.request.item_count) {
-    mc_status failure = next_item(work) ? MC_OK : MC_INVALID_ARGUMENT;
+    mc_status failure = work.next_item() ? MC_OK : MC_INVALID_ARGUMENT;
     const shm::PutItem& fields = work.item.fields;
     if (failure == MC_OK && work.entry == shm::kNoRefill && over_quota(session, fields.length)) {
       failure = MC_QUOTA_EXCEEDED;
@@ -768,7 +760,7 @@ Server::Step Server::put_staged_group(Work& work) {
     }
     if (failure == MC_OK) {
       if (const Step step = copy_part(work); step != Step::kDone) return step;
-      if (is_late(work)) failure = MC_TIMEOUT;
+      if (work.is_late()) failure = MC_TIMEOUT;
     }
     if (failure != MC_OK) {
       const std::size_t failed = work.group.size();
@@ -776,8 +768,8 @@ Server::Step Server::put_staged_group(Work& work) {
       end_group(work, failure, failed);
       return Step::kDone;
     }
-    Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
-                  order_of(work.item, work.request)};
+    Work::Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
+                        work.order()};
     copied.order.entry = work.entry;
     copied.order.checksum = work.sum;
     work.group.push_back(std::move(copied));
@@ -785,7 +777,7 @@ Server::Step Server::put_staged_group(Work& work) {
     work.has_item = false;
   }
   std::vector<PutOrder> orders;
-  for (const Copied& copied : work.group) {
+  for (const Work::Copied& copied : work.group) {
     drop_from_ledger(session, copied.order.entry, copied.order.length);
     orders.push_back(copied.order);
     orders.back().key = copied.key;
@@ -793,22 +785,10 @@ Server::Step Server::put_staged_group(Work& work) {
   return publish_group(work, orders);
 }
 
-// From the deadline on, the client may write other bytes to its staging memory. Bytes that were read by
-// then are the object's.
-bool Server::is_late(const Work& work) { return now_ns() >= work.request.deadline_ns; }
-
 // Ends the current item and the items behind it.
 void Server::end_late(Work& work) {
   give_back_copy(work);
-  while (work.next < work.request.item_count) finish_item(work, MC_TIMEOUT);
-}
-
-// True if the item has a key and its bytes lie in the session's staging memory.
-bool Server::item_is_sound(const Work& work) {
-  const std::uint64_t staging_bytes = work.session->staging_bytes();
-  const shm::PutItem& fields = work.item.fields;
-  return fields.length > 0 && fields.length <= staging_bytes && fields.key_bytes > 0 &&
-         fields.staging_offset <= staging_bytes - fields.length;
+  while (work.next < work.request.item_count) work.finish_item(MC_TIMEOUT);
 }
 
 // Checks the current item and reserves its extents. failure: the reason of a permanent failure.
@@ -816,7 +796,7 @@ Server::Step Server::begin_copy(Work& work, mc_status& failure) {
   if (work.entry != shm::kNoRefill) return Step::kDone;
   Session& session = *work.session;
   const shm::PutItem& fields = work.item.fields;
-  if (!item_is_sound(work)) {
+  if (!work.item_is_sound()) {
     failure = MC_INVALID_ARGUMENT;
     return Step::kDone;
   }
@@ -866,20 +846,21 @@ Server::Step Server::copy_staged(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;
   if (const Step step = copy_part(work); step != Step::kDone) return step;
-  if (is_late(work)) {
+  if (work.is_late()) {
     end_late(work);
     return Step::kDone;
   }
-  PutOrder order = order_of(work.item, work.request);
+  PutOrder order = work.order();
   order.entry = work.entry;
   order.checksum = work.sum;
   const ObjectStore::Put result = store.publish(session.id, order);
   if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
   if (result == ObjectStore::Put::kExisted) store.abandon(session.id, work.entry);
   if (result == ObjectStore::Put::kStored) announce(work, work.next, order.entry);
+  if (status_of(result) == MC_OK) await_replicas(work, work.next, order.key, order.replicas);
   drop_from_ledger(session, work.entry, order.length);
   work.entry = shm::kNoRefill;
-  finish_item(work, status_of(result));
+  work.finish_item(status_of(result));
   return Step::kDone;
 }
 
@@ -932,7 +913,7 @@ bool Server::capacity_for(const Work& work, std::uint64_t bytes) {
 Server::Step Server::place_elsewhere(Work& work) {
   Session& session = *work.session;
   const shm::PutItem& fields = work.item.fields;
-  Elsewhere& elsewhere = work.elsewhere;
+  Work::Elsewhere& elsewhere = work.elsewhere;
   const std::string_view key{reinterpret_cast<const char*>(work.item.key), fields.key_bytes};
   if (elsewhere.summed_bytes == 0) elsewhere.sum = session.tenant->store->index().hash(key);
   const std::uint64_t step = std::min(fields.length - elsewhere.summed_bytes, kSumStepBytes);
@@ -952,7 +933,7 @@ Server::Step Server::place_elsewhere(Work& work) {
   remote_request->deadline_ns =
       std::min<std::uint64_t>(work.request.deadline_ns, now + MC_MAX_TIMEOUT_NS);
   remote_request->source = {session.id, &session.staging_file(), fields.staging_offset,
-                            order_of(work.item, work.request)};
+                            work.order()};
   if (wants_host(work)) {
     remote_request->source.host = work.request.a;
     // The rest of the time is for this host.
@@ -972,7 +953,7 @@ Server::Step Server::place_elsewhere(Work& work) {
 // Returns true if another host was asked. The question is open while work.elsewhere.remote_request
 // is set.
 bool Server::take_placed(Work& work, mc_status& status) {
-  Elsewhere& elsewhere = work.elsewhere;
+  Work::Elsewhere& elsewhere = work.elsewhere;
   if (!elsewhere.remote_request) return false;
   if (!elsewhere.remote_request->over()) return true;
   status = elsewhere.remote_request->items.front().status;

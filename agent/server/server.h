@@ -15,6 +15,7 @@
 
 #include "agent/server/remote_request.h"
 #include "agent/server/session.h"
+#include "agent/server/work.h"
 #include "shm/messages.h"
 
 namespace mc::agent {
@@ -52,44 +53,9 @@ class Server {
   void release(Session& session);
 
  private:
-  // A member of a staged group, copied into a reservation and not yet published.
-  struct Copied {
-    std::string key;
-    PutOrder order;  // without a valid key
-  };
-  // Progress of the current item towards another host: the summed bytes, the pending request and
-  // the time of the next attempt.
-  struct Elsewhere {
-    std::uint64_t summed_bytes = 0;
-    std::uint64_t sum = 0;
-    std::shared_ptr<RemoteRequest> remote_request;
-    std::uint64_t next_ns = 0;
-  };
-  // A request in progress; the items before `next` are done.
-  struct Work {
-    Session* session = nullptr;
-    std::uint32_t channel = 0;
-    shm::Request request{};
-    shm::ArgumentReader reader;
-    std::uint32_t next = 0;
-    mc_status first_failure = MC_OK;
-    shm::ItemResult last{};
-    // The waiting item, and the number of its copied bytes (kPutStaged).
-    bool has_item = false;
-    shm::ArgumentReader::Item item;
-    std::uint64_t copied_bytes = 0;
-    std::uint64_t sum = 0;
-    std::uint32_t entry = shm::kNoRefill;
-    std::vector<Copied> group{};
-    std::shared_ptr<RemoteRequest> remote_request{};  // the part of the work that the cluster does
-    std::uint64_t begun_ns = 0;                       // start of the item's wait for room
-    Elsewhere elsewhere{};
-  };
   enum class Step { kDone, kWait, kAgain, kAway };
-  static constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0, 0};
   static mc_status status_of(ObjectStore::Put put);
   static Step waiting_step(ObjectStore::Reserve result);
-  static PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request);
 
   void start(Session& session, std::uint32_t channel, const shm::Request& request);
   Step proceed(Work& work);
@@ -104,12 +70,12 @@ class Server {
   Step ask_cluster(Work& work, RemoteRequest::Kind kind);
   void announce(Work& work, std::uint32_t number, std::uint32_t entry);
   Step finish_put(Work& work);
+  void await_replicas(Work& work, std::uint32_t number, std::string_view key,
+                      std::uint8_t replicas);
   Step send_away(Work& work);
   // Puts with bytes in staging.
   Step put_staged(Work& work);
   Step put_staged_group(Work& work);
-  static bool item_is_sound(const Work& work);
-  static bool is_late(const Work& work);
   void end_late(Work& work);
   Step begin_copy(Work& work, mc_status& failure);
   Step copy_part(Work& work);
@@ -122,12 +88,11 @@ class Server {
   bool capacity_for(const Work& work, std::uint64_t bytes);
   Step place_elsewhere(Work& work);
   bool take_placed(Work& work, mc_status& status);
-  void finish_remote_request(Work& work);
+  Step finish_remote_request(Work& work);
+  void cut_short(Work& work, mc_status status);
   void set_pin(Work& work);
   mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
 
-  bool next_item(Work& work);
-  void finish_item(Work& work, mc_status status, shm::ItemResult result = kNothing);
   void complete(Work& work, mc_status status);
   void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
   static bool over_quota(const Session& session, std::uint64_t bytes);

@@ -112,6 +112,11 @@ void run_nodes(Context& context) {
                    format_bytes(number_field(node, "capacity_bytes")),
                    format_count(number_field(node, "objects"))});
   }
+  for (const Json::Value& node : array_field(*answer, "down")) {
+    const double down_ns = 1e6 * static_cast<double>(number_field(node, "down_ms"));
+    table.add_row({"", text_field(node, "node"), text_field(node, "address"),
+                   "down for " + format_duration_ns(down_ns), "no", "-", "-", "-"});
+  }
   fmt::print("{}", table.to_string());
 }
 
@@ -355,8 +360,9 @@ Verb nodes_verb(Context& context) {
       .name = "nodes",
       .text = R"(List the members of the cluster
 
-STATE is ok, suspected (not heard for 600 ms) or draining. REACHABLE tells whether this host's
-agent has a lane to the node, or would try to open one. * marks this host's agent.)",
+STATE is ok, suspected (not heard for 600 ms), draining, or down (not heard for a second), with the
+time since then. REACHABLE tells whether this host's agent has a lane to the node, or would try to
+open one. * marks this host's agent.)",
       .footer = footer_of("mcctl nodes"),
       .run = [&context] { run_nodes(context); },
   };

@@ -24,6 +24,7 @@ struct PutOptions {
   std::string parent;
   std::string pin;
   std::string ttl;
+  unsigned replicas = 1;
   bool upsert = false;
   bool escaped = false;
 };
@@ -110,6 +111,8 @@ void run_put(Context& context, const PutOptions& options) {
   mc_put_options put = MC_PUT_OPTIONS_INIT;
   const auto key = key_from_text(context, "put", options.key, options.escaped);
   if (!key || !read_pin(context, options, &put)) return;
+  put.replicas = options.replicas;
+  if (options.replicas > 1) put.visibility = MC_VISIBLE_REPLICATED;
   std::optional<std::string> parent;
   if (!options.parent.empty()) {
     parent = key_from_text(context, "put", options.parent, options.escaped);
@@ -146,9 +149,9 @@ Verb put_verb(Context& context) {
       .text = R"(Store a file, or standard input, as an object
 
 Reads FILE to its end and stores the bytes under KEY. Without FILE, or if FILE is -, mcctl reads
-standard input. The verb returns when every client of this host can see the object. If the key
-exists, the stored object stays as it is and the put counts as a success; --upsert replaces the
-object.
+standard input. The verb returns when every host of the cluster can see the object; with --replicas,
+when so many hosts hold the object. If the key exists, the stored object stays as it is and the put
+counts as a success; --upsert replaces the object.
 
 A soft pin keeps the object until the pool holds only pinned objects, or until the time of the
 pin ends. A hard pin keeps the object until somebody removes it. A parent is the key of the
@@ -159,7 +162,8 @@ object that this one extends: the parent is never evicted before this object.)",
   mcctl put system-prompt prompt.kv --pin soft --ttl 10m
 
 EXIT STATUS
-  0 stored, or the key existed; 1 failure; 2 wrong usage)",
+  0 stored, or the key existed; 1 failure; 2 wrong usage; 4 stored here, and no master knows whether
+  the replicas are there)",
       .options =
           {{.name = "KEY",
             .value = &options->key,
@@ -173,6 +177,11 @@ EXIT STATUS
             .choices = {"none", "soft", "hard"}},
            {"--ttl", &options->ttl,
             "The time of a soft pin, such as 10m; implies --pin soft; default: 1h", "DURATION"},
+           {"--replicas",
+            &options->replicas,
+            "How many hosts shall hold the object; default: 1",
+            "COUNT",
+            {{1, MC_MAX_REPLICAS}}},
            {"--parent", &options->parent, "The key of the object that this one extends", "KEY"},
            escaped_option(options->escaped)},
       .run = [options, &context] { run_put(context, *options); },

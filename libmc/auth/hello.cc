@@ -84,8 +84,7 @@ Status check_hello(const Hello& own, const Hello& peer) {
     return {MC_WRONG_KEY, "the peer has no cluster key; give both sides the same key file"};
   }
   if (!own.keyed && peer.keyed) {
-    return {MC_WRONG_KEY,
-            "the peer requires a cluster key; give this side its key file too"};
+    return {MC_WRONG_KEY, "the peer requires a cluster key; give this side its key file too"};
   }
   if (own.keyed && own.nonce == peer.nonce) {
     return {MC_PERMISSION_DENIED, "the peer repeats this side's nonce"};

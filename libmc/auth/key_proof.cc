@@ -80,12 +80,11 @@ void KeyProof::take_proof(std::string_view bytes) {
 void KeyProof::take_admission(std::string_view bytes) {
   const AdmissionText answer = decode_admission(bytes);
   if (answer.admission == Admission::kRefused) {
-    return end({MC_WRONG_KEY,
-                "the peer refused this side's proof; do both have the same cluster key?"});
+    return end(
+        {MC_WRONG_KEY, "the peer refused this side's proof; do both have the same cluster key?"});
   }
   if (key_.given() && !key_.proven(text(false), answer.proof)) {
-    return end(
-        {MC_WRONG_KEY, "the peer did not prove the cluster key; is the address right?"});
+    return end({MC_WRONG_KEY, "the peer did not prove the cluster key; is the address right?"});
   }
   if (answer.admission == Admission::kFull) {
     return end({MC_BUSY, "the peer has no free link; try again later"});

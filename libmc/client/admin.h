@@ -37,7 +37,8 @@
 //                              "counters","misses"},
 //                            "master":{"entries","members",…} or "master_error"}
 //   {"verb":"nodes"}     -> {"nodes":[{"node","incarnation","address","state","self","reachable",
-//                              "capacity_bytes","used_bytes","objects"}]}
+//                              "capacity_bytes","used_bytes","objects"}],
+//                            "down":[{"node","incarnation","address","down_ms"}]}
 //   {"verb":"where","namespace","key"}
 //                        -> {"found","recovering","version","bytes","replicas_wanted","parts",
 //                            "missing_parts","holders":[{"node","address","self"}]}

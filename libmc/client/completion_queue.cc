@@ -386,10 +386,9 @@ void CompletionQueue::on_answered(Operation& operation, Item& item) {
   }
   mc_get_item& get = *item.get;
   const FetchedObject fetched = take_fetched(*channel_, std::exchange(item.pin, nullptr), result);
-  get.status = fetched.status == MC_OK
-                   ? read_fetched(*channel_, fetched, get.pieces, get.piece_count, get.offset,
-                                  &get.length)
-                   : fetched.status;
+  get.status = fetched.status == MC_OK ? read_fetched(*channel_, fetched, get.pieces,
+                                                      get.piece_count, get.offset, &get.length)
+                                       : fetched.status;
   settle(operation, item, get.status);
 }
 

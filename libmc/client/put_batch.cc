@@ -110,7 +110,7 @@ std::uint64_t PutBatch::hash_of_item(std::size_t index) {
 // kNothing: the item is copied, or has its status.
 PutBatch::Wants PutBatch::write(std::size_t index) {
   const std::uint64_t hash = hash_of_item(index);
-  if (mode_ != Mode::kCopy && !rules_.upsert &&
+  if (mode_ != Mode::kCopy && rules_.keeps_existing() &&
       object_exists(channel_, items_[index].key, hash, true)) {
     end(index, {});
     return Wants::kNothing;
@@ -481,7 +481,7 @@ namespace {
   if (length <= kSmallBytes) channel.wake_ahead();
   const std::uint64_t hash = hash_of(channel, item.key);
   if (channel.memory().isolated || is_for_other_host(channel, rules)) return false;
-  if (!rules.upsert && object_exists(channel, item.key, hash, true)) {
+  if (rules.keeps_existing() && object_exists(channel, item.key, hash, true)) {
     item.status = MC_OK;
     return true;
   }

@@ -29,13 +29,17 @@ struct PutRules {
   std::uint32_t pin_ttl_s = 0;
   bool upsert = false;
   std::uint32_t replicas = 0;
-  bool local = false;      // does not wait for the cluster
-  std::uint64_t host = 0;  // node id of the host that shall hold the object; 0: this host
+  bool local = false;       // does not wait for the cluster
+  bool replicated = false;  // waits for the replicas
+  std::uint64_t host = 0;   // node id of the host that shall hold the object; 0: this host
 
   std::uint16_t flags() const {
     return static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
-                                      (local ? shm::kFlagLocal : 0));
+                                      (local ? shm::kFlagLocal : 0) |
+                                      (replicated ? shm::kFlagReplicated : 0));
   }
+  // The put of an existing key ends at once.
+  bool keeps_existing() const { return !upsert && !replicated; }
 };
 
 // An object whose bytes are in the pool or in staging, but not yet published.

@@ -110,6 +110,14 @@ enum class Lookup : std::uint8_t {
   kRecovering,  // unknown, but not all reports are complete: wait, or say so
 };
 
+// A put waits until so many nodes hold the key; of a striped object, each part.
+struct AwaitedKey {
+  KeyHash hash;
+  std::uint8_t replicas = 1;
+  bool operator==(const AwaitedKey&) const = default;
+};
+enum class AwaitedState : std::uint8_t { kTooFew, kEnough, kGone };
+
 struct Located {
   Lookup state = Lookup::kMiss;
   Attributes attributes;

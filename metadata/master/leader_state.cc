@@ -96,7 +96,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
     Descriptor descriptor;
     if (!wire::decode(entry.value, descriptor).ok()) continue;
     if (directory_.expect(descriptor.node).ok()) {
-      expected_[descriptor.node] = descriptor.incarnation;
+      expected_[descriptor.node] = descriptor;
       absence_.unheard(descriptor.node);
       promises_.expect(descriptor.node);
     }
@@ -137,6 +137,7 @@ void LeaderState::tick(std::uint64_t now_ns) {
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
   refresh_views();
   copies_.tick(!recovering(now_ns_), now_ns_);
+  awaited_.tick(!recovering(now_ns_), now_ns_);
   note_removals();
 }
 
@@ -176,10 +177,11 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
 // Members of the last leader that have not come. Their state is unknown, and the heartbeats are
 // long overdue.
 void LeaderState::expire_expected() {
-  for (const auto& [node, incarnation] : std::exchange(expected_, {})) {
+  for (const auto& [node, descriptor] : std::exchange(expected_, {})) {
     if (membership_.find(node) != nullptr) continue;
-    spdlog::warn("event=member what=missing node={} incarnation={}", node, incarnation);
-    gone(node, incarnation);
+    spdlog::warn("event=member what=missing node={} incarnation={}", node, descriptor.incarnation);
+    membership_.missing(descriptor, now_ns_);
+    gone(node, descriptor.incarnation);
   }
 }
 
@@ -348,12 +350,14 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
       return run(wire::Place{}, &LeaderState::place_objects);
     case Method::kRemove:
       return run(wire::Remove{}, &LeaderState::remove);
+    case Method::kAwaitReplicas:
+      return run(wire::AwaitReplicas{}, &LeaderState::await_replicas);
     case Method::kRemoveMatching:
       return run(wire::Match{}, &LeaderState::remove_matching);
     case Method::kList:
       return run(wire::Match{}, &LeaderState::list);
     case Method::kMembers:
-      return answer(link, request.id, wire::MembersAnswer{members()});
+      return answer(link, request.id, wire::MembersAnswer{members(), down()});
     case Method::kStats:
       return answer(link, request.id, stats());
     case Method::kDrain:
@@ -379,8 +383,9 @@ LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& 
 // come from there has kept its promise to that leader. A new incarnation knows of no promise.
 bool LeaderState::last_leader_is_over(const Descriptor& joining) {
   const auto known = expected_.find(joining.node);
-  last_leader_is_over_ |= expected_.empty() || now_ns_ >= recover_until_ns_ ||
-                          (known != expected_.end() && known->second == joining.incarnation);
+  last_leader_is_over_ |=
+      expected_.empty() || now_ns_ >= recover_until_ns_ ||
+      (known != expected_.end() && known->second.incarnation == joining.incarnation);
   return last_leader_is_over_;
 }
 
@@ -546,6 +551,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
       }
     }
     copies_.published(publish_.items, batch_answer_.verdicts, now_ns_);
+    awaited_.published(publish_.items, !recovering(now_ns_));
     wait_for_open_drops();
     if (directory_.reported(who->node)) return answer_in_time(link, request, result);
     // No caller waits for a batch of a report.
@@ -689,6 +695,20 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
                 });
 }
 
+void LeaderState::await_replicas(rpc::Link& link, const rpc::Request& request,
+                                 const wire::AwaitReplicas& wanted) {
+  if (!awaited_.has_room(wanted.keys.size())) {
+    return refuse(link, request.id, MC_BUSY, "too many puts wait for replicas; try again later");
+  }
+  awaited_.begin(wanted.keys, !recovering(now_ns_), request.deadline_ns,
+                 [this, weak = link.weak_from_this(),
+                  id = request.id](const std::vector<AwaitedState>& states) {
+                   if (const auto asker = weak.lock()) {
+                     answer(*asker, id, wire::AwaitReplicasAnswer{states});
+                   }
+                 });
+}
+
 std::map<NodeId, std::string> LeaderState::to_all(const std::string& body) const {
   std::map<NodeId, std::string> bodies;
   for (const NodeCounts& node : directory_.nodes()) bodies[node.node] = body;
@@ -820,6 +840,12 @@ std::vector<wire::MemberInfo> LeaderState::members() const {
     result.push_back(std::move(info));
   }
   return result;
+}
+
+std::vector<DownMember> LeaderState::down() const {
+  std::vector<DownMember> all = membership_.down(now_ns_);
+  all.resize(std::min(all.size(), wire::kMaxDown));
+  return all;
 }
 
 wire::StatsAnswer LeaderState::stats() const {

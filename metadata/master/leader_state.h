@@ -43,6 +43,7 @@
 #include "metadata/master/promises.h"
 #include "metadata/master/report_deadlines.h"
 #include "metadata/membership/membership.h"
+#include "metadata/placement/awaited_replicas.h"
 #include "metadata/placement/placement.h"
 #include "metadata/rpc/link.h"
 #include "metadata/wire/messages.h"
@@ -77,6 +78,7 @@ class LeaderState {
   }
   [[nodiscard]] wire::StatsAnswer stats() const;
   [[nodiscard]] std::vector<wire::MemberInfo> members() const;
+  [[nodiscard]] std::vector<DownMember> down() const;
 
  private:
   using Act = std::function<void()>;
@@ -115,6 +117,8 @@ class LeaderState {
   void locate(rpc::Link& link, const rpc::Request& request);
   void place_objects(rpc::Link& link, const rpc::Request& request, const wire::Place& wanted);
   void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
+  void await_replicas(rpc::Link& link, const rpc::Request& request,
+                      const wire::AwaitReplicas& wanted);
   void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
@@ -169,11 +173,12 @@ class LeaderState {
   Promises promises_;
   std::map<NodeId, CatchUp> catching_up_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
-  std::map<NodeId, Incarnation> expected_;  // members of the last leader that have not joined yet
+  std::map<NodeId, Descriptor> expected_;  // members of the last leader that have not joined yet
   bool last_leader_is_over_ = false;
   Absence absence_;
   std::vector<NodeView> views_;
   Copies copies_;
+  AwaitedReplicas awaited_{directory_};
   std::list<Waiting> waiting_;
   std::vector<Act> after_old_leases_;
   std::uint64_t removals_saved_;

@@ -31,8 +31,8 @@ Status Membership::join(const Descriptor& descriptor, std::uint64_t now_ns, Even
                                            ", which was here before; is the node's id used twice?");
   };
   const auto grave = buried_.find(descriptor.node);
-  if (grave != buried_.end() && descriptor.incarnation < grave->second) {
-    return refuse(grave->second);
+  if (grave != buried_.end() && descriptor.incarnation < grave->second.descriptor.incarnation) {
+    return refuse(grave->second.descriptor.incarnation);
   }
   auto at = records_.find(descriptor.node);
   if (at != records_.end()) {
@@ -77,8 +77,8 @@ HeartbeatAnswer Membership::heartbeat(NodeId node, Incarnation incarnation, cons
   const auto at = records_.find(node);
   if (at == records_.end()) {
     const auto grave = buried_.find(node);
-    return grave != buried_.end() && incarnation < grave->second ? HeartbeatAnswer::kStale
-                                                                 : HeartbeatAnswer::kJoinFirst;
+    const bool stale = grave != buried_.end() && incarnation < grave->second.descriptor.incarnation;
+    return stale ? HeartbeatAnswer::kStale : HeartbeatAnswer::kJoinFirst;
   }
   Record& record = at->second;
   if (incarnation < record.member.descriptor.incarnation) return HeartbeatAnswer::kStale;
@@ -147,10 +147,16 @@ Membership::Records::iterator Membership::judge(Records::iterator at, std::uint6
   return std::next(at);
 }
 
-Membership::Records::iterator Membership::bury(Records::iterator at, Events& events) {
-  const NodeId node = at->first;
-  const Incarnation incarnation = at->second.member.descriptor.incarnation;
-  events.push_back({MemberEvent::kGone, node, incarnation});
+Membership::Records::iterator Membership::bury(Records::iterator at, Events& events, bool left) {
+  const Descriptor& descriptor = at->second.member.descriptor;
+  events.push_back({MemberEvent::kGone, descriptor.node, descriptor.incarnation});
+  remember({descriptor, last_ns_, left});
+  changed(descriptor.node);
+  return records_.erase(at);
+}
+
+void Membership::remember(const Grave& grave) {
+  const NodeId node = grave.descriptor.node;
   if (!buried_.contains(node)) {
     if (burials_.size() >= options_.max_members) {
       buried_.erase(burials_.front());
@@ -158,9 +164,21 @@ Membership::Records::iterator Membership::bury(Records::iterator at, Events& eve
     }
     burials_.push_back(node);
   }
-  buried_[node] = incarnation;
-  changed(node);
-  return records_.erase(at);
+  buried_[node] = grave;
+}
+
+void Membership::missing(const Descriptor& descriptor, std::uint64_t now_ns) {
+  if (!records_.contains(descriptor.node)) remember({descriptor, now_ns, false});
+}
+
+std::vector<DownMember> Membership::down(std::uint64_t now_ns) const {
+  std::vector<DownMember> found;
+  for (const auto& [node, grave] : buried_) {
+    if (grave.left || records_.contains(node)) continue;
+    found.push_back(
+        {grave.descriptor, (std::max(now_ns, grave.since_ns) - grave.since_ns) / 1'000'000});
+  }
+  return found;
 }
 
 void Membership::changed(NodeId node) {
@@ -185,7 +203,7 @@ bool Membership::leave(NodeId node, Incarnation incarnation, std::uint64_t now_n
   awake(now_ns);
   const auto at = records_.find(node);
   if (at == records_.end() || at->second.member.descriptor.incarnation != incarnation) return false;
-  bury(at, events);
+  bury(at, events, true);
   return true;
 }
 

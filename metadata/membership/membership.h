@@ -83,6 +83,13 @@ struct Member {
   [[nodiscard]] bool readable() const { return reported && !silent; }
 };
 
+// A member that is gone, and did not leave by choice.
+struct DownMember {
+  Descriptor descriptor;
+  std::uint64_t down_ms = 0;  // since the member was gone
+  bool operator==(const DownMember&) const = default;
+};
+
 enum class MemberEvent : std::uint8_t { kJoined, kSuspected, kBack, kGone };
 
 struct MembershipEvent {
@@ -116,6 +123,8 @@ class Membership {
   // Leaves by choice, after a drain or before a restart. False: not that incarnation.
   bool leave(NodeId node, Incarnation incarnation, std::uint64_t now_ns, Events& events);
   void tick(std::uint64_t now_ns, Events& events);
+  // A member of the last leader that has not come to this one.
+  void missing(const Descriptor& descriptor, std::uint64_t now_ns);
   // The member has reported all its objects.
   void reported(NodeId node, Incarnation incarnation);
 
@@ -126,6 +135,8 @@ class Membership {
   [[nodiscard]] const Member* find(NodeId node) const;
   [[nodiscard]] std::vector<Member> members() const;  // by node id
   [[nodiscard]] std::size_t count() const { return records_.size(); }
+  // By node id; of the last max_members members that are gone.
+  [[nodiscard]] std::vector<DownMember> down(std::uint64_t now_ns) const;
   // Sum of the excluded pauses.
   [[nodiscard]] std::uint64_t paused_ns() const { return paused_ns_; }
 
@@ -141,6 +152,11 @@ class Membership {
     Report reports[2];
   };
   using Records = std::map<NodeId, Record>;
+  struct Grave {
+    Descriptor descriptor;  // of the latest incarnation
+    std::uint64_t since_ns = 0;
+    bool left = false;  // by choice
+  };
 
   // The time without pauses. Each public function calls this first.
   std::uint64_t awake(std::uint64_t now_ns);
@@ -148,13 +164,14 @@ class Membership {
   void heard(Record& record, std::uint64_t awake_ns, Events& events);
   // Applies silence and reports at this time. Returns the record after this one.
   Records::iterator judge(Records::iterator at, std::uint64_t awake_ns, Events& events);
-  Records::iterator bury(Records::iterator at, Events& events);
+  Records::iterator bury(Records::iterator at, Events& events, bool left = false);
+  void remember(const Grave& grave);
   void changed(NodeId node);
 
   MembershipOptions options_;
   Records records_;
-  // Latest incarnations of gone nodes. Beyond max_members the oldest is forgotten.
-  std::map<NodeId, Incarnation> buried_;
+  // Gone nodes. Beyond max_members the oldest is forgotten.
+  std::map<NodeId, Grave> buried_;
   std::deque<NodeId> burials_;
   std::uint64_t version_ = 1;
   std::deque<NodeId> changed_;  // by the last changes of the version

@@ -151,7 +151,8 @@ Status check_advertised(const std::string& own, const std::string& peer) {
   const auto way = way_to(there->host, there->port);
   if (!way || way->ends_here()) return {};
   return {MC_NOT_ADVERTISED, "the master at " + peer +
-                                 " is on another host, and peers of other hosts cannot dial " + own +
+                                 " is on another host, and peers of other hosts cannot dial " +
+                                 own +
                                  "; set listen to an address of this host that they reach, as in "
                                  "listen = \"" +
                                  way->own + ":0\""};

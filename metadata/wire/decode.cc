@@ -217,6 +217,34 @@ Status decode(std::string_view bytes, Relocate& value) {
   return {};
 }
 
+Status decode(std::string_view bytes, AwaitReplicas& value) {
+  pb::AwaitReplicas message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("AwaitReplicas", kNotSuch);
+  if (!hashes_fit(message.hash_size())) return wrong("AwaitReplicas", "odd or too many hashes");
+  const std::size_t count = count_of(message.hash_size()) / 2;
+  if (!column_fits(message.replicas(), count, MC_MAX_REPLICAS)) {
+    return wrong("AwaitReplicas", "columns of different lengths, or too many replicas");
+  }
+  value.keys.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const int row = static_cast<int>(i);
+    value.keys[i] = {{message.hash(2 * row), message.hash(2 * row + 1)},
+                     static_cast<std::uint8_t>(message.replicas()[i])};
+  }
+  return {};
+}
+
+Status decode(std::string_view bytes, AwaitReplicasAnswer& value) {
+  pb::AwaitReplicasAnswer message;
+  constexpr auto kLast = static_cast<std::uint8_t>(AwaitedState::kGone);
+  if (!parse(bytes, kMaxBatchBody, message) || message.state().size() > kMaxItems ||
+      !column_fits(message.state(), message.state().size(), kLast)) {
+    return wrong("AwaitReplicasAnswer", kNotSuch);
+  }
+  read_column(message.state(), value.keys);
+  return {};
+}
+
 Status decode(std::string_view bytes, Heartbeat& value) {
   pb::Heartbeat message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("Heartbeat", kNotSuch);
@@ -454,6 +482,20 @@ Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
     member.readable = (message.state()[i] & 4) != 0;
     member.used_bytes = message.used_bytes(row);
     member.entries = message.entries(row);
+  }
+  const std::size_t down = count_of(message.down_size());
+  if (down > kMaxDown || count_of(message.down_ms_size()) != down) {
+    return wrong("MembersAnswer",
+                 "too many members that are down, or columns of different lengths");
+  }
+  value.down.resize(down);
+  for (std::size_t i = 0; i < down; ++i) {
+    const int row = static_cast<int>(i);
+    if (const char* const cause = fault(message.down(row)); cause != nullptr) {
+      return wrong("MembersAnswer", cause);
+    }
+    take(message.down(row), value.down[i].descriptor);
+    value.down[i].down_ms = message.down_ms(row);
   }
   return {};
 }

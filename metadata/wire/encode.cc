@@ -58,6 +58,10 @@ void fill_members(const MembersAnswer& value, pb::MembersAnswer& message) {
     message.add_used_bytes(member.used_bytes);
     message.add_entries(member.entries);
   }
+  for (const DownMember& member : value.down) {
+    fill(member.descriptor, *message.add_down());
+    message.add_down_ms(member.down_ms);
+  }
 }
 
 }  // namespace
@@ -107,6 +111,21 @@ void encode(const Relocate& value, std::string& bytes) {
   message.set_hash_lo(value.key.lo);
   message.set_source(value.source);
   for (const NodeId target : value.targets) message.add_target(target);
+  write(message, bytes);
+}
+
+void encode(const AwaitReplicas& value, std::string& bytes) {
+  pb::AwaitReplicas message;
+  write_hashes(value.keys, message.mutable_hash(), [](const AwaitedKey& key) { return key.hash; });
+  for (const AwaitedKey& key : value.keys) {
+    *message.mutable_replicas() += static_cast<char>(key.replicas);
+  }
+  write(message, bytes);
+}
+
+void encode(const AwaitReplicasAnswer& value, std::string& bytes) {
+  pb::AwaitReplicasAnswer message;
+  write_column(value.keys, *message.mutable_state());
   write(message, bytes);
 }
 

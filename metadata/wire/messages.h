@@ -48,6 +48,7 @@ struct MemberInfo {
 };
 struct MembersAnswer {
   std::vector<MemberInfo> members;
+  std::vector<DownMember> down = {};
 };
 
 struct Heartbeat {
@@ -122,6 +123,13 @@ struct Remove {
 struct RemoveReply {
   std::vector<Lookup> keys;
   std::uint32_t unconfirmed = 0;  // holders that had not answered by the deadline
+};
+
+struct AwaitReplicas {
+  std::vector<AwaitedKey> keys;
+};
+struct AwaitReplicasAnswer {
+  std::vector<AwaitedState> keys;
 };
 
 struct Match {

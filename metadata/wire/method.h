@@ -29,6 +29,8 @@ enum class Method : std::uint8_t {
   kAttend = 14,
   kRelocate = 15,    // answered with the RelocationId of a task, which then runs
   kRelocation = 16,  // RelocationId
+  // Answered when all keys have the wanted holders or are gone, at the deadline at the latest.
+  kAwaitReplicas = 17,
   // To an agent.
   kDrop = 32,          // answered empty when the agent holds none of the objects any more
   kDropMatching = 33,  // Match; RemoveMatchingAnswer
@@ -56,6 +58,7 @@ constexpr BodyLimits body_limits(std::uint8_t method) {
       return {kMaxSmallBody, kMaxSmallBody, true};
     case Method::kPublish:
     case Method::kRemove:
+    case Method::kAwaitReplicas:
     case Method::kDrop:
       return {kMaxBatchBody, kMaxBatchBody, true};
     case Method::kPlace:

@@ -20,6 +20,7 @@ inline constexpr std::size_t kMaxPatternBytes = 4096;
 inline constexpr std::size_t kMaxUnreachable = 64;  // peers' reports in one heartbeat
 inline constexpr std::size_t kMaxPlaceNodes = 64;   // preferred, or excluded
 inline constexpr std::size_t kMaxMembers = 4096;
+inline constexpr std::size_t kMaxDown = 1024;  // members that are down, in one answer
 inline constexpr std::size_t kMaxRefusalBytes = 1024;
 inline constexpr std::uint64_t kMaxCapacityBytes = 1ull << 50;
 inline constexpr std::uint32_t kMaxLeaseMs = 600u * 1000u;

@@ -87,9 +87,10 @@ class Pool:
         self._agent, self._namespace, self._label = agent, namespace, label
         self._timeout_s = timeout_s
         self._client: mckv.Client | None = None
-        self._lock = threading.Lock()  # of the three
+        self._lock = threading.Lock()  # of the four
         self._pause_s = 0.0
         self._until = 0.0
+        self._told_until = 0.0
 
     def close(self) -> None:
         with self._lock:
@@ -141,10 +142,20 @@ class Pool:
         if client is None:
             return [False] * len(keys)
         try:
-            return [bool(one) for one in client.exists_batch(keys)]
+            found = client.exists_batch(keys)
         except mckv.McError as error:
             self._failed("look-up", error)
             return [False] * len(keys)
+        if None in found:
+            self._tell_of_outage()
+        return [bool(one) for one in found]
+
+    def _tell_of_outage(self) -> None:
+        with self._lock:
+            if self._told_until > time.monotonic():
+                return
+            self._told_until = time.monotonic() + _LONGEST_PAUSE_S
+        logger.warning("no master answers: other hosts' blocks count as misses; mcctl cluster status")
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The agent's answer (Client.ask); None while the pool is unreachable.

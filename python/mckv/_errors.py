@@ -56,11 +56,14 @@ class Pin(enum.IntEnum):
 class Visibility(enum.IntEnum):
     """When a put returns: every host of the cluster, or every client of this host finds the object.
 
-    Without a master, CLUSTER is like LOCAL.
+    Without a master, CLUSTER is like LOCAL. REPLICATED: as many hosts as `replicas` says hold the
+    object; NoMasterError, DeadlineError: this host holds the object, and there may be too few
+    copies.
     """
 
     CLUSTER = 0
     LOCAL = 1
+    REPLICATED = 2
 
 
 class _Raise:

@@ -431,6 +431,12 @@ const char* text_or_null(nb::handle text, std::string& storage) {
   return storage.c_str();
 }
 
+void ping(const Client& self, nb::handle timeout) {
+  const CorePtr core = self.core();
+  const std::uint64_t timeout_ns = nanoseconds(timeout);
+  check(run(false, [&] { return mc_ping(core->client(), timeout_ns); }));
+}
+
 }  // namespace
 
 Client::Client(nb::handle agent, nb::handle name_space, nb::handle label, nb::handle timeout,
@@ -504,16 +510,15 @@ DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that
               "parents: collections.abc.Iterable[str | bytes | None] | None = None, " MCKV_PUT_KEYWORDS
               ") -> list[int]"),
           "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
-      .def("get", &get, nb::arg("key"), nb::arg("default").none() = missing,
-           nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
-           R"(The object's bytes, copied once. Without default: NotFoundError, CorruptError.
-
-With or without default: NoMasterError, HolderAwayError or DeadlineError if no master tells which host has the
-object, or that host cannot be read.)")
-      .def("get_batch", &get_batch, nb::arg("keys"),
-           nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),
-           "The bytes of each key, None for a miss, a mismatch with the checksum, or an outage. get() of "
-           "the key tells which.")
+      .def(
+          "get", &get, nb::arg("key"), nb::arg("default").none() = missing,
+          nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
+          "The object's bytes, copied once. Without default: NotFoundError, CorruptError. Also with default: "
+          "NoMasterError, HolderAwayError, DeadlineError.")
+      .def(
+          "get_batch", &get_batch, nb::arg("keys"),
+          nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),
+          "The bytes of each key; None for a miss, a mismatch or an outage, which get() tells apart.")
       .def("get_into", &get_into, nb::arg("key"), nb::arg("buffer"), nb::arg("offset") = 0,
            nb::arg("length") = nb::none(),
            nb::sig("def get_into(self, " KEY ", buffer: typing.Any, offset: int = 0, length: int | "
@@ -530,11 +535,12 @@ NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArg
            nb::sig("def view(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
            "A View: the bytes in place, pinned while referenced. Without default a miss raises "
            "NotFoundError. BusyError: this thread holds 1,023 views.")
-      .def("view_batch", &view_batch, nb::arg("keys"),
-           nb::sig("def view_batch(self, " KEYS ") -> list[View | None]"),
-           "A View of each key, None for a miss, a mismatch or an outage. view() of the key tells which.")
+      .def(
+          "view_batch", &view_batch, nb::arg("keys"),
+          nb::sig("def view_batch(self, " KEYS ") -> list[View | None]"),
+          "A View of each key; None for a miss, a mismatch or an outage, which view() tells apart.")
       .def("exists", &exists, nb::arg("key"), nb::sig("def exists(self, " KEY ") -> bool"),
-           "Raises NoMasterError or DeadlineError if the object is not on this host and no master answers.")
+           "NoMasterError, DeadlineError: no master tells, and the object is not on this host.")
       .def("exists_batch", &exists_batch, nb::arg("keys"),
            nb::sig("def exists_batch(self, " KEYS ") -> list[bool | None]"),
            "None: unknown, because no master answers. exists() of the key raises the reason.")
@@ -559,16 +565,9 @@ NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArg
            "Writable memory shared with the agent, of the client's staging_bytes.")
       .def("group", &group, nb::sig("def group(self) -> Group"),
            "A Group: puts that become visible together.")
-      .def(
-          "ping",
-          [](const Client& self, nb::handle timeout) {
-            const CorePtr core = self.core();
-            const std::uint64_t timeout_ns = nanoseconds(timeout);
-            check(run(false, [&] { return mc_ping(core->client(), timeout_ns); }));
-          },
-          nb::arg("timeout") = nb::none(),
-          nb::sig("def ping(self, timeout: float | None = None) -> None"),
-          "A round trip to the agent that does nothing.")
+      .def("ping", &ping, nb::arg("timeout") = nb::none(),
+           nb::sig("def ping(self, timeout: float | None = None) -> None"),
+           "A round trip to the agent that does nothing.")
       .def("ask_text", &ask, nb::arg("question"), nb::arg("timeout") = nb::none(),
            nb::sig("def ask_text(self, question: str, timeout: float | None = None) -> str"),
            "ask() as JSON text.")

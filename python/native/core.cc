@@ -165,7 +165,7 @@ PutRules::PutRules(nb::handle parent, nb::handle pin, nb::handle pin_ttl, bool u
   if (!parent.is_none()) options.parent = key_of(parent);
   options.pin = static_cast<mc_pin>(choice_of(pin, MC_PIN_HARD, "pin is one of mckv.Pin"));
   options.visibility = static_cast<mc_visibility>(
-      choice_of(visibility, MC_VISIBLE_LOCAL, "visibility is one of mckv.Visibility"));
+      choice_of(visibility, MC_VISIBLE_REPLICATED, "visibility is one of mckv.Visibility"));
   options.replicas = replicas;
   options.host = host;
   options.pin_ttl_ms = milliseconds(pin_ttl);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients are told while a master, or a host that holds the object, cannot be reached: not that there is no
-// object. Real masters and agents.
+// While a master, or a host that holds the object, cannot be reached, no client is told that there is no object.
+// Real masters and agents.
 #include <sys/stat.h>
 
 #include "cluster/cluster_fixture.h"
@@ -94,14 +94,36 @@ TEST_F(Unreached, WithoutAMasterNoCallSaysThatThereIsNoObject) {
 TEST_F(Unreached, AHolderThatIsAwayIsNamedAsTheReason) {
   // The master keeps the places of the dead host for the whole test.
   start(2, {},
-        {"--store", "memory://", "--recover-ms", option_time(100), "--suspect-ms", "30000", "--gone-ms",
-         "60000"});
+        {"--store", "memory://", "--recover-ms", option_time(100), "--suspect-ms", "30000",
+         "--gone-ms", "60000"});
   ASSERT_EQ(put(0, "there", content("there", 100'000)), MC_OK);
   agents_[0]->kill_hard();
   EXPECT_EQ(get(1, "there"), "<MC_HOLDER_AWAY>");
   EXPECT_EQ(get(1, "nowhere"), "<MC_NOT_FOUND>");
   const std::string said = mcctl(1, "get there; echo exit status $?");
   EXPECT_NE(said.find("exit status 4"), std::string::npos) << said;
+}
+
+TEST_F(Unreached, NodesShowsWhichHostsAreDown) {
+  start(3);
+  const Json::Value before = ask(0, "nodes");
+  ASSERT_EQ(before["nodes"].size(), 3u);
+  EXPECT_EQ(before["down"].size(), 0u);
+  const std::uint64_t node = ask(2, "status")["cluster"]["node"].asUInt64();
+  agents_[2]->kill_hard();
+  Json::Value now;
+  ASSERT_TRUE(until([&] {
+    now = ask(0, "nodes");
+    return now["nodes"].size() == 2;
+  }));
+  ASSERT_EQ(now["down"].size(), 1u) << now.toStyledString();
+  EXPECT_EQ(now["down"][0]["node"].asUInt64(), node);
+  const std::string table = mcctl(0, "nodes");
+  EXPECT_NE(table.find(now["down"][0]["address"].asString()), std::string::npos) << table;
+  EXPECT_NE(table.find("down for"), std::string::npos) << table;
+  start_agent(2);
+  EXPECT_TRUE(until([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
+  EXPECT_EQ(ask(0, "nodes")["down"].size(), 0u);
 }
 
 TEST_F(Unreached, AnAgentWithAnotherKeySaysSo) {
@@ -132,7 +154,8 @@ TEST_F(Unreached, AnAgentThatOtherHostsCannotDialSaysSo) {
   const std::string url = "redis://" + redis.host();
   auto store = metadata::open_cluster_store(url, "default");
   ASSERT_TRUE(store) << store.error().to_string();
-  metadata::LeaderLock lock(**store, Network::address(0) + ":7400", 60'000, [] { return now_ns(); });
+  metadata::LeaderLock lock(**store, Network::address(0) + ":7400", 60'000,
+                            [] { return now_ns(); });
   ASSERT_EQ(lock.campaign(now_ns() + kWatchdogNs), true);
   agents_.push_back(std::make_unique<conformance::AgentProcess>());
   agents_.back()->start({{"cluster_store", url}, {"pool_bytes", "1MiB"}});

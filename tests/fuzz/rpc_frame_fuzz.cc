@@ -57,6 +57,8 @@ void check_request(std::uint8_t method, std::string_view body) {
       return check_body<wire::Relocate>(body, which, false);
     case Method::kRelocation:
       return check_body<wire::RelocationId>(body, which, false);
+    case Method::kAwaitReplicas:
+      return check_body<wire::AwaitReplicas>(body, which, false);
     case Method::kDrop:
       return check_body<wire::Drop>(body, which, false);
     case Method::kCopy:
@@ -105,6 +107,8 @@ void check_answer(std::uint8_t method, std::uint16_t status, std::string_view bo
       return check_body<wire::RelocationId>(body, which, true);
     case Method::kRelocation:
       return check_body<wire::RelocationAnswer>(body, which, true);
+    case Method::kAwaitReplicas:
+      return check_body<wire::AwaitReplicasAnswer>(body, which, true);
     case Method::kDrop:
     case Method::kCopy:
     case Method::kLeave:

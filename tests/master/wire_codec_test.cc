@@ -144,8 +144,13 @@ TEST(WireCodec, LargestBatchesFitTheirFrames) {
   MemberInfo member{descriptor(), MemberState::kSuspected, true, true, UINT64_MAX, UINT64_MAX};
   member.descriptor.address.assign(kMaxAddressBytes, 'x');
   members.members.assign(kMaxMembers, member);
+  members.down.assign(kMaxDown, {member.descriptor, UINT64_MAX});
   EXPECT_LE(bytes_of(members).size(), limit(Method::kMembers).answer_bytes);
   EXPECT_EQ(through(members).members, members.members);
+  EXPECT_EQ(through(members).down, members.down);
+  members.down.push_back(members.down.front());
+  EXPECT_TRUE(refused(members));
+  members.down.clear();
   HeartbeatReply reply;
   reply.list_version = UINT64_MAX;
   reply.lease_ms = kMaxLeaseMs;
@@ -280,6 +285,21 @@ TEST(WireCodec, DrainsAndRelocationsComeBackWithinTheirLimits) {
   EXPECT_TRUE(refused(answer));
   answer.message = "a\x1b[2J";
   EXPECT_TRUE(refused(answer));
+}
+
+TEST(WireCodec, AwaitedReplicasComeBackWithinTheirLimits) {
+  AwaitReplicas wanted;
+  for (std::size_t i = 0; i < kMaxItems; ++i) {
+    wanted.keys.push_back({key(i), static_cast<std::uint8_t>(i % MC_MAX_REPLICAS + 1)});
+  }
+  EXPECT_EQ(through(wanted).keys, wanted.keys);
+  wanted.keys.push_back({key(1), 1});
+  EXPECT_TRUE(refused(wanted));
+  EXPECT_TRUE(refused(AwaitReplicas{{{key(1), MC_MAX_REPLICAS + 1}}}));
+  using State = AwaitedState;
+  const AwaitReplicasAnswer answer{{State::kTooFew, State::kEnough, State::kGone}};
+  EXPECT_EQ(through(answer).keys, answer.keys);
+  EXPECT_TRUE(refused(AwaitReplicasAnswer{{static_cast<State>(3)}}));
 }
 
 TEST(WireCodec, ListsOutOfOrderAreRefused) {

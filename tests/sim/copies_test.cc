@@ -28,5 +28,71 @@ TEST_F(Copies, OfAThousandNewObjectsTakeAFifthOfASecond) {
   EXPECT_EQ(copied, kObjects);
 }
 
+// Puts that end when several hosts hold the object.
+class AwaitedReplicas : public FleetTest {
+ protected:
+  unsigned holders(const std::string& key) {
+    return static_cast<unsigned>(holds(writer(), key)) +
+           static_cast<unsigned>(holds(other(), key)) + static_cast<unsigned>(holds(third(), key));
+  }
+  Fleet::RemoteRequestPointer put_and_await(const std::string& key, std::uint8_t replicas) {
+    EXPECT_EQ(end_of(fleet_.put(writer(), key, kBytes, replicas)), MC_OK);
+    return fleet_.await_replicas(writer(), key, replicas);
+  }
+  void be_alone(bool alone) {
+    other().paused_until_ns = third().paused_until_ns = alone ? UINT64_MAX : 0;
+    turn_for(1'500 * kMs);
+  }
+};
+
+TEST_F(AwaitedReplicas, AreThereWhenTheRequestEnds) {
+  for (const std::uint8_t replicas : {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{3}}) {
+    const std::string key = "key-" + std::to_string(replicas);
+    const auto request = put_and_await(key, replicas);
+    ASSERT_TRUE(fleet_.turn_until([&] { return request->over(); }, kSoonNs));
+    EXPECT_EQ(request->items[0].status, MC_OK);
+    EXPECT_GE(holders(key), replicas);
+  }
+}
+
+TEST_F(AwaitedReplicas, OfAnObjectWithOneReplicaAreMade) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  turn_for(500 * kMs);
+  ASSERT_EQ(holders("key"), 1u);
+  EXPECT_EQ(end_of(fleet_.await_replicas(writer(), "key", 2)), MC_OK);
+  EXPECT_GE(holders("key"), 2u);
+}
+
+TEST_F(AwaitedReplicas, ThatCannotBeMadeEndAtTheDeadline) {
+  be_alone(true);
+  EXPECT_EQ(end_of(put_and_await("key", 2)), MC_TIMEOUT);
+  EXPECT_EQ(read(writer(), "key"), MC_OK);
+}
+
+TEST_F(AwaitedReplicas, OfAnObjectThatIsRemovedEnd) {
+  be_alone(true);
+  const auto request = put_and_await("key", 2);
+  ASSERT_EQ(end_of(fleet_.remove(writer(), "key")), MC_OK);
+  EXPECT_EQ(end_of(request), MC_NOT_FOUND);
+}
+
+TEST_F(AwaitedReplicas, AreCountedByTheNextLeader) {
+  be_alone(true);
+  const auto request = put_and_await("key", 2);
+  fleet_.master().stop();
+  turn_for(100 * kMs);
+  fleet_.master().start();
+  be_alone(false);
+  EXPECT_EQ(end_of(request), MC_OK);
+  EXPECT_GE(holders("key"), 2u);
+}
+
+TEST_F(AwaitedReplicas, WithoutAMasterAreUnknown) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes, 2)), MC_OK);
+  fleet_.master().stop();
+  turn_for(500 * kMs);
+  EXPECT_EQ(end_of(fleet_.await_replicas(writer(), "key", 2)), MC_NO_MASTER);
+}
+
 }  // namespace
 }  // namespace mc::sim

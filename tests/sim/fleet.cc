@@ -136,6 +136,14 @@ Fleet::RemoteRequestPointer Fleet::remove(SimNode& node, const std::string& key)
   return begin(node, RemoteRequest::Kind::kRemove, std::move(item));
 }
 
+Fleet::RemoteRequestPointer Fleet::await_replicas(SimNode& node, const std::string& key,
+                                                  std::uint8_t replicas) {
+  RemoteRequest::Item item;
+  item.key = key;
+  item.replicas = replicas;
+  return begin(node, RemoteRequest::Kind::kReplicas, std::move(item));
+}
+
 void Fleet::step() {
   now_ns_ += kStepNs;
   clock_.set(now_ns_);

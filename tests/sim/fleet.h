@@ -54,6 +54,8 @@ class Fleet {
   // pin: the reader's pin, which the caller must clear.
   RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
   RemoteRequestPointer exists(SimNode& node, const std::string& key);
+  // Ends when that many hosts hold the object.
+  RemoteRequestPointer await_replicas(SimNode& node, const std::string& key, std::uint8_t replicas);
   RemoteRequestPointer remove(SimNode& node, const std::string& key);
 
   // Moves the time on and delivers the messages that are due.

@@ -115,7 +115,7 @@ void SimWorld::place_elsewhere(Client& client) {
   order.length = bytes.size();
   order.checksum = checksum(node.store().index().hash(key), bytes.data(), bytes.size());
   order.upsert = client.upsert;
-  order.replicas = random_.chance(0.2) ? 2 : 1;
+  order.replicas = client.replicas = random_.chance(0.2) ? 2 : 1;
   client.local = false;
   client.was_ready = node.ready(partition_of(client.keys[0]));
   client.reign = reigns_[partition_of(client.keys[0])];
@@ -186,7 +186,7 @@ void SimWorld::publish(Client& client) {
   order.length = bytes.size();
   order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
   order.upsert = client.upsert;
-  order.replicas = random_.chance(0.2) ? 2 : 1;
+  order.replicas = client.replicas = random_.chance(0.2) ? 2 : 1;
   const ObjectStore::Put result = store.publish(session_of(client.id), order);
   if (result == ObjectStore::Put::kNoSpace) return;  // try again, until the deadline
   if (result == ObjectStore::Put::kExisted) {
@@ -215,6 +215,7 @@ void SimWorld::send_remote_request(Client& client, RemoteRequest::Kind kind) {
       item.entry = client.entry;
     } else {
       item.key = key_text(client.keys[i]);
+      item.replicas = client.replicas;
     }
     if (kind == RemoteRequest::Kind::kFetch) {
       item.pin = &client.held[i].pin;
@@ -229,7 +230,8 @@ void SimWorld::send_remote_request(Client& client, RemoteRequest::Kind kind) {
 void SimWorld::look_at_remote_request(Client& client) {
   RemoteRequest& remote_request = *client.remote_request;
   // The server always ends an announcement at the deadline; the master may take longer.
-  const bool cuts = client.server_cuts || client.kind == RemoteRequest::Kind::kAnnounce;
+  const bool cuts = client.server_cuts || client.kind == RemoteRequest::Kind::kAnnounce ||
+                    client.kind == RemoteRequest::Kind::kReplicas;
   const bool same_leader = client.kind != RemoteRequest::Kind::kPlace ||
                            client.reign == reigns_[partition_of(client.keys[0])];
   if (!remote_request.over() && cuts && now_ns_ >= client.deadline_ns) {
@@ -259,10 +261,14 @@ void SimWorld::look_at_remote_request(Client& client) {
       if (status == MC_TIMEOUT) {  // the object may still be there
         may_have_replaced(client);
         end(client);
+      } else if (status == MC_OK && client.replicas > 1) {
+        send_remote_request(client, RemoteRequest::Kind::kReplicas);
       } else {
         end_put(client, status == MC_OK ? History::Ending::kStored : History::Ending::kRefused);
       }
       return;
+    case RemoteRequest::Kind::kReplicas:  // this host holds the object, whatever the answer
+      return end_put(client, History::Ending::kStored);
     case RemoteRequest::Kind::kFetch:
       return end_get(client);
     case RemoteRequest::Kind::kRemove:

@@ -73,6 +73,10 @@ class SimPort final : public agent::MasterPort {
                   Done<metadata::wire::RelocationAnswer> done) override {
     link_->relocation(id, deadline_ns, std::move(done));
   }
+  void await_replicas(const metadata::wire::AwaitReplicas& request, std::uint64_t deadline_ns,
+                      Done<metadata::wire::AwaitReplicasAnswer> done) override {
+    link_->await_replicas(request, deadline_ns, std::move(done));
+  }
   void report_unreachable(metadata::wire::Unreachable peer) override {
     link_->report_unreachable(peer);
   }

@@ -83,8 +83,9 @@ class SimWorld {
     // Fields of a put.
     History::Number put = 0;
     bool upsert = false, local = false, was_ready = false;
-    MemoryFile staging;       // the bytes for another host to pull
-    std::uint64_t reign = 0;  // the leader when the put was requested
+    std::uint8_t replicas = 1;  // of the put
+    MemoryFile staging;         // the bytes for another host to pull
+    std::uint64_t reign = 0;    // the leader when the put was requested
     std::uint32_t entry = 0;
     std::size_t remove = 0;
     std::shared_ptr<agent::RemoteRequest> remote_request;

@@ -487,11 +487,9 @@ TEST_P(TransferEngine, AnEngineWithAnotherKeyIsRefused) {
   PeerProcess peer(4096, 3, "127.0.0.1:0", good.path());
   mc_transfer_segment segment = 0;
   char byte = 1;
-  EXPECT_EQ(mc_transfer_open_segment(engine_, peer.name().c_str(), 0, &segment),
-            MC_WRONG_KEY);
+  EXPECT_EQ(mc_transfer_open_segment(engine_, peer.name().c_str(), 0, &segment), MC_WRONG_KEY);
   open(bad.path());
-  EXPECT_EQ(mc_transfer_open_segment(engine_, peer.name().c_str(), 0, &segment),
-            MC_WRONG_KEY)
+  EXPECT_EQ(mc_transfer_open_segment(engine_, peer.name().c_str(), 0, &segment), MC_WRONG_KEY)
       << mc_transfer_last_error();
   open(good.path());
   EXPECT_EQ(run(request(MC_TRANSFER_PUT, &byte, segment_of(peer), peer.address(), 1)), MC_OK);

@@ -100,15 +100,20 @@ TEST_F(MastersTest, MembersAreWhomAnyReadyMasterKnows) {
   EXPECT_TRUE(ports_[2].members_asked.empty()) << "it would be waited for";
   wire::MemberInfo suspected = member(5, 7, 10);
   suspected.state = metadata::MemberState::kSuspected;
-  ports_[0].members_asked[0](wire::MembersAnswer{{suspected, member(6, 1, 1)}});
-  ports_[1].members_asked[0](
-      wire::MembersAnswer{{member(5, 7, 30), member(6, 2, 4), member(8, 1, 2)}});
+  const auto down = [&](MemberId node, std::uint64_t ms) {
+    return metadata::DownMember{member(node, 1, 0).descriptor, ms};
+  };
+  ports_[0].members_asked[0](
+      wire::MembersAnswer{{suspected, member(6, 1, 1)}, {down(8, 10), down(9, 30)}});
+  ports_[1].members_asked[0](wire::MembersAnswer{
+      {member(5, 7, 30), member(6, 2, 4), member(8, 1, 2)}, {down(9, 20), down(10, 40)}});
   ASSERT_TRUE(all.has_value() && all->has_value());
   const std::vector<wire::MemberInfo>& members = (*all)->members;
   ASSERT_EQ(members.size(), 3u);
   EXPECT_EQ(members[0], member(5, 7, 40)) << "heard by one, and each counts its own keys";
   EXPECT_EQ(members[1], member(6, 2, 4)) << "the later incarnation alone";
   EXPECT_EQ(members[2], member(8, 1, 2));
+  EXPECT_THAT((*all)->down, ElementsAre(down(9, 20), down(10, 40))) << "no master hears them";
 }
 
 TEST_F(MastersTest, MissedMembersAreAskedForSoonAndNotAtEveryTurn) {

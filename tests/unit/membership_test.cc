@@ -34,6 +34,17 @@ class Cluster {
     descriptor.capacity_bytes = 1 << 30;
     return membership_.join(descriptor, now_ns_, events_).code();
   }
+  void leave(NodeId node) { membership_.leave(node, 1, now_ns_, events_); }
+  void missing(NodeId node) { membership_.missing({node, 1, "10.0.0.1:7000"}, now_ns_); }
+  // Node and time in milliseconds.
+  std::vector<std::pair<NodeId, std::uint64_t>> down() const {
+    std::vector<std::pair<NodeId, std::uint64_t>> all;
+    for (const DownMember& member : membership_.down(now_ns_)) {
+      EXPECT_EQ(member.descriptor.address, "10.0.0.1:7000");
+      all.emplace_back(member.descriptor.node, member.down_ms);
+    }
+    return all;
+  }
   HeartbeatAnswer beat(NodeId node, Incarnation incarnation = 1, const Load& load = {}) {
     return membership_.heartbeat(node, incarnation, load, now_ns_, events_);
   }
@@ -62,6 +73,31 @@ class Cluster {
   std::uint64_t now_ns_ = 1000 * kMs;
   Membership::Events events_;
 };
+
+TEST(Membership, MembersThatAreGoneAreDownUntilTheyJoinAgain) {
+  Cluster cluster;
+  for (const NodeId node : {1, 2, 3}) cluster.join(node);
+  cluster.run(1'000, {1});
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 0), std::pair(3, 0)));
+  cluster.run(5'000, {1});
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 5'000), std::pair(3, 5'000)));
+  cluster.join(3, 2);
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 5'000)));
+  cluster.run(1'000, {1});
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 6'000), std::pair(3, 0)));
+}
+
+TEST(Membership, AMemberThatLeftIsNotDownAndOneThatNeverCameIs) {
+  Cluster cluster;
+  cluster.join(1);
+  cluster.leave(1);
+  EXPECT_THAT(cluster.down(), IsEmpty());
+  cluster.missing(2);
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 0)));
+  cluster.join(1);
+  cluster.missing(1);
+  EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 0))) << "it has come";
+}
 
 TEST(Membership, ASilentNodeIsSuspectedThenGone) {
   Cluster cluster;

@@ -82,6 +82,8 @@ class ScriptedMaster final : public MasterPort {
                 Done<metadata::wire::RelocationId>) override {}
   void relocation(const metadata::wire::RelocationId&, std::uint64_t,
                   Done<metadata::wire::RelocationAnswer>) override {}
+  void await_replicas(const metadata::wire::AwaitReplicas&, std::uint64_t,
+                      Done<metadata::wire::AwaitReplicasAnswer>) override {}
   void report_unreachable(metadata::wire::Unreachable) override {}
   void refresh_members() override { ++refreshes; }
   [[nodiscard]] std::uint64_t removals_seen() const override { return 0; }

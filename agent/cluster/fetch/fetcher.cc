@@ -387,8 +387,7 @@ void Fetcher::try_next(Fetch& fetch) {
     return;
   }
   if (++fetch.next_holder >= fetch.holders.size()) {
-    return fail(fetch, counters_.holders_failed,
-                fetch.holder_away ? MC_HOLDER_AWAY : MC_NOT_FOUND);
+    return fail(fetch, counters_.holders_failed, fetch.holder_away ? MC_HOLDER_AWAY : MC_NOT_FOUND);
   }
   ++counters_.next_holders;
   fetch.at = Step::kAsk;

@@ -77,6 +77,10 @@ void MasterLink::relocation(const wire::RelocationId& id, std::uint64_t deadline
                             MasterPort::Done<wire::RelocationAnswer> done) {
   client_->relocation(id, deadline_ns, unless_closing(std::move(done)));
 }
+void MasterLink::await_replicas(const wire::AwaitReplicas& request, std::uint64_t deadline_ns,
+                                MasterPort::Done<wire::AwaitReplicasAnswer> done) {
+  client_->await_replicas(request, deadline_ns, unless_closing(std::move(done)));
+}
 void MasterLink::report_unreachable(wire::Unreachable peer) { client_->report_unreachable(peer); }
 
 }  // namespace mc::agent

@@ -54,6 +54,8 @@ class MasterLink final : public MasterPort {
                 MasterPort::Done<metadata::wire::RelocationId> done) override;
   void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
                   MasterPort::Done<metadata::wire::RelocationAnswer> done) override;
+  void await_replicas(const metadata::wire::AwaitReplicas& request, std::uint64_t deadline_ns,
+                      MasterPort::Done<metadata::wire::AwaitReplicasAnswer> done) override;
   void report_unreachable(metadata::wire::Unreachable peer) override;
   void refresh_members() override { client_->refresh_members(); }
   std::uint64_t removals_seen() const override { return client_->removals_seen(); }

@@ -47,6 +47,9 @@ class MasterPort {
                         Done<metadata::wire::RelocationId> done) = 0;
   virtual void relocation(const metadata::wire::RelocationId& id, std::uint64_t deadline_ns,
                           Done<metadata::wire::RelocationAnswer> done) = 0;
+  virtual void await_replicas(const metadata::wire::AwaitReplicas& request,
+                              std::uint64_t deadline_ns,
+                              Done<metadata::wire::AwaitReplicasAnswer> done) = 0;
   virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
   // Asks the master for changes of the list of members.
   virtual void refresh_members() = 0;

@@ -60,14 +60,23 @@ class Union {
     const auto [at, is_new] = members_.try_emplace(member.descriptor.node, member);
     if (!is_new) merge(at->second, member);
   }
+  // A member that any master hears is not down.
+  void add_down(const metadata::DownMember& member) {
+    const auto [at, is_new] = down_.try_emplace(member.descriptor.node, member);
+    if (!is_new && member.down_ms < at->second.down_ms) at->second = member;
+  }
   wire::MembersAnswer take() {
     wire::MembersAnswer all;
+    for (auto& [node, member] : down_) {
+      if (!members_.contains(node)) all.down.push_back(std::move(member));
+    }
     for (auto& [node, member] : members_) all.members.push_back(std::move(member));
     return all;
   }
 
  private:
   std::map<MemberId, wire::MemberInfo> members_;
+  std::map<MemberId, metadata::DownMember> down_;
 };
 
 Result<wire::MembersAnswer> merge(std::vector<Result<wire::MembersAnswer>> answers) {
@@ -77,6 +86,7 @@ Result<wire::MembersAnswer> merge(std::vector<Result<wire::MembersAnswer>> answe
     any |= answer.has_value();
     if (!answer) continue;
     for (const wire::MemberInfo& member : answer->members) all.add(member);
+    for (const metadata::DownMember& member : answer->down) all.add_down(member);
   }
   if (!any) return std::move(answers.front());
   return all.take();

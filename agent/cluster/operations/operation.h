@@ -26,7 +26,8 @@ enum class OperationKind : std::uint8_t {
   kStripe,
   kMove,
   kPut,
-  kRemove
+  kRemove,
+  kReplicas
 };
 
 // Names an operation. The id is the cookie of the operation's transfers, and the number of the

@@ -255,8 +255,8 @@ mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) noexcept t
   if (status == MC_NOT_FOUND && may_be_elsewhere(**channel)) {
     FetchedObject fetched;
     fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
-    status = fetched.status == MC_OK ? view_fetched(**channel, client, fetched, view)
-                                     : fetched.status;
+    status =
+        fetched.status == MC_OK ? view_fetched(**channel, client, fetched, view) : fetched.status;
   }
   if (status == MC_OK) return MC_OK;
   view->pin = 0;

@@ -59,8 +59,14 @@ namespace mc::client {
   if (given.replicas > MC_MAX_REPLICAS) {
     return fail(MC_INVALID_ARGUMENT, "an object has at most 8 replicas (MC_MAX_REPLICAS)");
   }
-  if (given.visibility != MC_VISIBLE_CLUSTER && given.visibility != MC_VISIBLE_LOCAL) {
-    return fail(MC_INVALID_ARGUMENT, "visibility is cluster or local");
+  if (given.visibility < MC_VISIBLE_CLUSTER || given.visibility > MC_VISIBLE_REPLICATED) {
+    return fail(MC_INVALID_ARGUMENT, "visibility is cluster, local or replicated");
+  }
+  rules.replicated = given.visibility == MC_VISIBLE_REPLICATED && given.replicas > 1;
+  if (rules.replicated && !client.current().connection.memory->clustered) {
+    return fail(MC_UNSUPPORTED,
+                "this namespace has no replicas, because its agent is in no cluster; "
+                "set the agent's option masters or cluster_store");
   }
   rules.replicas = given.replicas;
   rules.local = given.visibility == MC_VISIBLE_LOCAL;

@@ -74,8 +74,8 @@ typedef enum mc_status {
   MC_AGENT_UNAVAILABLE = 60, /* no agent answers at the socket */
   MC_NO_MEMORY = 61,         /* this process or host is out of memory, descriptors or threads */
   MC_INTERNAL = 62,          /* a broken invariant; please report it */
-  MC_NO_MASTER = 63,         /* no master tells where the key's object is; a change may take effect */
-  MC_NOT_ADVERTISED = 64     /* the agent's address cannot be dialled by the cluster's other hosts */
+  MC_NO_MASTER = 63,     /* no master tells where the key's object is; a change may take effect */
+  MC_NOT_ADVERTISED = 64 /* the agent's address cannot be dialled by the cluster's other hosts */
 } mc_status;
 
 typedef enum mc_retry {
@@ -159,7 +159,10 @@ typedef enum mc_pin {
 /* The time at which a put returns. In a namespace of a single host both values mean the same. */
 typedef enum mc_visibility {
   MC_VISIBLE_CLUSTER = 0, /* every host can find the object; without a master, like LOCAL */
-  MC_VISIBLE_LOCAL = 1    /* every client of this host can; other hosts soon after */
+  MC_VISIBLE_LOCAL = 1,   /* every client of this host can; other hosts soon after */
+  /* Like CLUSTER, and as many hosts as `replicas` says hold the object. MC_NO_MASTER, MC_TIMEOUT or
+   * MC_BUSY: this host holds the object, and there may be too few copies. */
+  MC_VISIBLE_REPLICATED = 2
 } mc_visibility;
 
 typedef struct mc_group mc_group;

@@ -130,6 +130,12 @@ void MasterClient::relocation(const wire::RelocationId& id, std::uint64_t deadli
   ask<wire::RelocationAnswer>(Method::kRelocation, wire::encoded(id), deadline_ns, std::move(done));
 }
 
+void MasterClient::await_replicas(const wire::AwaitReplicas& request, std::uint64_t deadline_ns,
+                                  Done<wire::AwaitReplicasAnswer> done) {
+  ask<wire::AwaitReplicasAnswer>(Method::kAwaitReplicas, wire::encoded(request), deadline_ns,
+                                 std::move(done));
+}
+
 void MasterClient::submit(Call call) {
   const auto pointer = std::make_shared<Call>(std::move(call));
   const bool room = open_calls_.fetch_add(1) < kMaxQueued;
@@ -217,12 +223,12 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   if (answer.epoch == 0 && answer.status != 0) return true;
   if (!fence_.accept(answer.epoch)) {
     ++refused_epochs_;
-    const Status why = {
-        MC_NO_MASTER, "the master at " + leader_ + " leads with epoch " +
-                          std::to_string(answer.epoch) + ", and this host has heard of epoch " +
-                          std::to_string(fence_.highest()) +
-                          ": a former leader, or the cluster store has lost its data. A leader "
-                          "takes a higher epoch as soon as it hears of this"};
+    const Status why = {MC_NO_MASTER,
+                        "the master at " + leader_ + " leads with epoch " +
+                            std::to_string(answer.epoch) + ", and this host has heard of epoch " +
+                            std::to_string(fence_.highest()) +
+                            ": a former leader, or the cluster store has lost its data. A leader "
+                            "takes a higher epoch as soon as it hears of this"};
     if (member_ != nullptr && std::exchange(refused_epoch_, answer.epoch) != answer.epoch) {
       member_->on_unreachable(why);
     }
@@ -437,11 +443,12 @@ void MasterClient::found(const Result<std::string>& leader) {
   }
   if (!leader) {
     const bool vacant = leader.error().code() == MC_NOT_FOUND;
-    not_reached("", vacant ? Status(MC_NO_MASTER, "the cluster store names no leader of partition " +
-                                                 std::to_string(options_.partition) +
-                                                 "; is a master running with the same store and "
-                                                 "cluster id?")
-                           : leader.error());
+    not_reached("", vacant
+                        ? Status(MC_NO_MASTER, "the cluster store names no leader of partition " +
+                                                   std::to_string(options_.partition) +
+                                                   "; is a master running with the same store and "
+                                                   "cluster id?")
+                        : leader.error());
     // The last leader may go on although the store is silent.
     if (!vacant && !attended_.empty()) {
       dial_to(attended_);

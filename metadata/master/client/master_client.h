@@ -151,6 +151,9 @@ class MasterClient final : rpc::LinkHandler {
   // Errors: MC_NOT_FOUND (another master gave the number, or too many tasks have begun since).
   void relocation(const wire::RelocationId& id, std::uint64_t deadline_ns,
                   Done<wire::RelocationAnswer> done);
+  // Ends when each key has the wanted holders or none; at the deadline with kTooFew.
+  void await_replicas(const wire::AwaitReplicas& request, std::uint64_t deadline_ns,
+                      Done<wire::AwaitReplicasAnswer> done);
   // A member says farewell and does not join again. Done is also called if no master can be
   // reached.
   void leave(std::uint64_t deadline_ns, AgentSide::Done done);
@@ -255,8 +258,8 @@ class MasterClient final : rpc::LinkHandler {
   bool usable_ = false;  // joined, or connected as a tool
   bool stopping_ = false;
   bool left_ = false;
-  std::string leader_;        // the latest address dialled
-  std::string attended_;      // the address of the latest leader
+  std::string leader_;    // the latest address dialled
+  std::string attended_;  // the address of the latest leader
   Status trouble_;
   // the last reported reason for each address, and for the store (empty)
   std::map<std::string, std::string> said_of_;

@@ -104,6 +104,6 @@ def test_a_put_names_its_replicas_and_visibility(hosts, key):
     here.put_batch(names, [b"v"] * 300)
     own = {node["address"] for node in here.ask({"verb": "nodes"})["nodes"] if node["self"]}
     assert there.holders([*names, key("none")]) == [list(own)] * 300 + [[]]
-    for wrong in ({"replicas": 9}, {"visibility": 2}, {"visibility": -1}):
+    for wrong in ({"replicas": 9}, {"visibility": 3}, {"visibility": -1}):
         with pytest.raises(mckv.InvalidArgumentError):
             here.put(key("wrong"), b"v", **wrong)

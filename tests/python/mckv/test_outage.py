@@ -55,13 +55,14 @@ def test_without_a_master_a_key_of_no_object_here_is_unknown(alone):
         asyncio.run(get())
 
 
-def test_an_engine_goes_on_with_what_this_host_has(alone):
+def test_an_engine_goes_on_with_what_this_host_has(alone, caplog):
     agent, _ = alone
     pool = Pool(agent.socket, None, "engine", 2)
     names = [b"here", b"nowhere", b"here"]
     assert pool.leading(names) == 1 and pool.exists(names) == [True, False, True]
     assert pool.missing(names) == [False, True, False]
     assert [view is not None for view in pool.views(names)] == [True, False, True]
+    assert caplog.text.count("no master answers") == 1
     pool.close()
 
 

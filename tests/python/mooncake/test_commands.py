@@ -96,7 +96,9 @@ def test_the_master_serves_mooncakes_ports(runtime_dir):
             tenant.put("of the tenant", b"value")
             code, removed = fetch(f"{base}/api/v1/remove_all?tenant_id=tenant", "POST", b"")
             assert code == 200 and json.loads(removed)["removed_count"] == 1
-            assert not tenant.exists("of the tenant") and store.is_exist("listed") == 1
+            # A new master waits for reports before it says that there is no object.
+            until(lambda: tenant.exists_batch(["of the tenant"]) == [False])
+            assert store.is_exist("listed") == 1
             tenant.put("of the tenant", b"value")
             code, removed = fetch(f"{base}/api/v1/remove_all", "POST", b"")
             assert code == 200 and json.loads(removed)["removed_count"] == 2
