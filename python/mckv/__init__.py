@@ -42,8 +42,8 @@ from mckv._errors import (
     InternalError,
     InvalidArgumentError,
     McError,
-    NoMemoryError,
     NoMasterError,
+    NoMemoryError,
     NoSpaceError,
     NoSuchNamespaceError,
     NotAdvertisedError,
@@ -56,8 +56,8 @@ from mckv._errors import (
     TooLargeError,
     UnsupportedError,
     VersionMismatchError,
-    WrongKeyError,
     Visibility,
+    WrongKeyError,
 )
 from mckv._native import Group, Reservation, SessionBuffer, View
 from mckv._programs import program

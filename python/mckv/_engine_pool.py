@@ -155,7 +155,9 @@ class Pool:
             if self._told_until > time.monotonic():
                 return
             self._told_until = time.monotonic() + _LONGEST_PAUSE_S
-        logger.warning("no master answers: other hosts' blocks count as misses; mcctl cluster status")
+        logger.warning(
+            "no master answers: other hosts' blocks count as misses; mcctl cluster status"
+        )
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The agent's answer (Client.ask); None while the pool is unreachable.

@@ -75,7 +75,9 @@ class PlacementCalls(ByteCalls):
         node = self._node_of(segment_name)
         if node is None or self._pool is None:
             return []
-        found = [key for key, has in zip(names, self.batch_is_exist(names), strict=True) if has == 1]
+        found = [
+            key for key, has in zip(names, self.batch_is_exist(names), strict=True) if has == 1
+        ]
         if segment_name == self._hostname and self._pool.has_other_segments(self._lender):
             return found
         try:
