@@ -15,7 +15,7 @@ def main() -> None:
 
         # One request for all blocks. Every client of this host finds them afterwards.
         client.put_batch(names, blocks)
-        print("present:", sum(client.exists_batch(names)), "of", BLOCKS)
+        print("present:", client.exists_batch(names).count(True), "of", BLOCKS)
 
         # In place: the array is read-only memory of the pool, pinned while the array lives.
         array = client.view(names[3]).numpy("f4").reshape(SHAPE)

@@ -89,7 +89,7 @@ def run_master(cluster, port=None):
     port = port or free_port()
     process = subprocess.Popen(
         [mckv.program("mc-master"), f"--listen=127.0.0.1:{port}", f"--cluster-id={cluster}",
-         "--log-level=warn"],
+         f"--recover-ms={round(100 * TIME_SCALE)}", "--log-level=warn"],
     )  # fmt: skip
     try:
         yield f"127.0.0.1:{port}"
