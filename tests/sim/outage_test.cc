@@ -31,7 +31,7 @@ TEST_F(StoreOutage, UnknownPlacesAreFoundAndRemovalsAreCompleteForAMinute) {
   const std::uint64_t epoch = fleet_.master().epoch(0);
   ASSERT_EQ(end_of(fleet_.put(writer(), "old", kBytes)), MC_OK);
   let_store_be_silent(true);
-  for (int i = 0; i < 20; ++i) {
+  for (unsigned i = 0; i < 20; ++i) {
     SCOPED_TRACE(i);
     turn_for(3'000 * kMs);
     const std::string key = "key-" + std::to_string(i);

@@ -76,7 +76,7 @@ class Cluster {
 
 TEST(Membership, MembersThatAreGoneAreDownUntilTheyJoinAgain) {
   Cluster cluster;
-  for (const NodeId node : {1, 2, 3}) cluster.join(node);
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
   cluster.run(1'000, {1});
   EXPECT_THAT(cluster.down(), ElementsAre(std::pair(2, 0), std::pair(3, 0)));
   cluster.run(5'000, {1});
