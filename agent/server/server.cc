@@ -36,6 +36,14 @@ constexpr std::uint64_t kMostLocalNs = 250 * kMs;
 constexpr std::uint64_t kAskAgainNs = 200 * kMs;
 constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // summed in a single turn
 
+void add(std::shared_ptr<RemoteRequest>& to, RemoteRequest::Kind kind, RemoteRequest::Item item) {
+  if (!to) {
+    to = std::make_shared<RemoteRequest>();
+    to->kind = kind;
+  }
+  to->items.push_back(std::move(item));
+}
+
 }  // namespace
 
 mc_status Server::status_of(ObjectStore::Put put) {
@@ -327,8 +335,7 @@ void Server::abandon(Work& work) {
       drop_from_ledger(session, order.entry, bytes);
       if (work.item.fields.want_refill != 0) refill(work, round_to_granules(bytes), item);
     }
-    if (result == ObjectStore::Put::kStored) announce(work, work.next, order.entry);
-    if (status_of(result) == MC_OK) await_replicas(work, work.next, order.key, order.replicas);
+    note_put(work, order, result);
     work.finish_item(status_of(result), item);
   }
   return finish_put(work);
@@ -372,8 +379,7 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
     // A later member may have evicted an earlier one.
     const bool stored =
         order.entry != kNoEntry && state_of(index.entry(order.entry)) == shm::EntryState::kLive;
-    if (stored) announce(work, work.next, order.entry);
-    await_replicas(work, work.next, order.key, order.replicas);
+    note_put(work, order, stored ? ObjectStore::Put::kStored : ObjectStore::Put::kExisted);
     work.finish_item(MC_OK);
   }
   return finish_put(work);
@@ -543,34 +549,27 @@ void Server::release(Session& session) {
 // Objects that are fetched, looked up or removed on other hosts,
 // and puts that end when the master knows the objects.
 
-[[gnu::hot]] void Server::announce(Work& work, std::uint32_t number, std::uint32_t entry) {
-  const bool waits = cluster_ != nullptr && work.session->tenant->clustered &&
-                     (work.request.flags & shm::kFlagLocal) == 0;
-  if (!waits) return;
-  if (!work.remote_request) {
-    work.remote_request = std::make_shared<RemoteRequest>();
-    work.remote_request->kind = RemoteRequest::Kind::kAnnounce;
+// After a put of the current item: which parts the cluster has to do before the put ends.
+[[gnu::hot]] void Server::note_put(Work& work, const PutOrder& order, ObjectStore::Put result) {
+  if (cluster_ == nullptr || !work.session->tenant->clustered) return;
+  const bool stored = result == ObjectStore::Put::kStored;
+  if (stored && (work.request.flags & shm::kFlagLocal) == 0) {
+    RemoteRequest::Item item;
+    item.entry = order.entry;
+    item.number = work.next;
+    add(work.remote_request, RemoteRequest::Kind::kAnnounce, std::move(item));
   }
-  RemoteRequest::Item item;
-  item.entry = entry;
-  item.number = number;
-  work.remote_request->items.push_back(std::move(item));
+  if (stored || result == ObjectStore::Put::kExisted) await_replicas(work, order);
 }
 
-// The put of this stored object ends when several hosts hold the object, if the client wants that.
-[[gnu::hot]] void Server::await_replicas(Work& work, std::uint32_t number, std::string_view key,
-                                         std::uint8_t replicas) {
-  if ((work.request.flags & shm::kFlagReplicated) == 0 || replicas < 2) return;
-  if (cluster_ == nullptr || !work.session->tenant->clustered) return;
-  if (!work.replicas) {
-    work.replicas = std::make_shared<RemoteRequest>();
-    work.replicas->kind = RemoteRequest::Kind::kReplicas;
-  }
+// The put of the current item ends when several hosts hold the object, if the client wants that.
+[[gnu::hot]] void Server::await_replicas(Work& work, const PutOrder& order) {
+  if ((work.request.flags & shm::kFlagReplicated) == 0 || order.replicas < 2) return;
   RemoteRequest::Item item;
-  item.key = key;
-  item.number = number;
-  item.replicas = replicas;
-  work.replicas->items.push_back(std::move(item));
+  item.key = order.key;
+  item.number = work.next;
+  item.replicas = order.replicas;
+  add(work.replicas, RemoteRequest::Kind::kReplicas, std::move(item));
 }
 
 [[gnu::hot]] Server::Step Server::finish_put(Work& work) {
@@ -708,8 +707,7 @@ Server::Step Server::put_staged(Work& work) {
     if (take_placed(work, placed)) {
       if (work.elsewhere.remote_request) return Step::kWait;
       if (placed == MC_OK) {
-        const PutOrder order = work.order();
-        await_replicas(work, work.next, order.key, order.replicas);
+        await_replicas(work, work.order());
         work.finish_item(MC_OK);
         continue;
       }
@@ -856,8 +854,7 @@ Server::Step Server::copy_staged(Work& work) {
   const ObjectStore::Put result = store.publish(session.id, order);
   if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
   if (result == ObjectStore::Put::kExisted) store.abandon(session.id, work.entry);
-  if (result == ObjectStore::Put::kStored) announce(work, work.next, order.entry);
-  if (status_of(result) == MC_OK) await_replicas(work, work.next, order.key, order.replicas);
+  note_put(work, order, result);
   drop_from_ledger(session, work.entry, order.length);
   work.entry = shm::kNoRefill;
   work.finish_item(status_of(result));

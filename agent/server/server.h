@@ -68,10 +68,9 @@ class Server {
   void abandon(Work& work);
   Step remove(Work& work);
   Step ask_cluster(Work& work, RemoteRequest::Kind kind);
-  void announce(Work& work, std::uint32_t number, std::uint32_t entry);
+  void note_put(Work& work, const PutOrder& order, ObjectStore::Put result);
   Step finish_put(Work& work);
-  void await_replicas(Work& work, std::uint32_t number, std::string_view key,
-                      std::uint8_t replicas);
+  static void await_replicas(Work& work, const PutOrder& order);
   Step send_away(Work& work);
   // Puts with bytes in staging.
   Step put_staged(Work& work);

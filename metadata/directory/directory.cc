@@ -350,6 +350,19 @@ void Directory::release(const Holding& holding) {
   });
 }
 
+bool Directory::want_replicas(KeyHash hash, std::uint8_t replicas) {
+  bool raised = false;
+  table_.for_key(hash, [&](Slot& slot) {
+    if (sessions_.node_of(slot.session()) >= Sessions::kMaxNodes) return;
+    Attributes attributes = unpack(slot.attributes());
+    if (attributes.striped || attributes.replicas >= replicas) return;
+    attributes.replicas = replicas;
+    slot = Slot::make(slot.hash, slot.version, slot.bytes(), pack(attributes), slot.session());
+    raised = true;
+  });
+  return raised;
+}
+
 void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) const {
   answer.keys.clear();
   answer.holders.clear();

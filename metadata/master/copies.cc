@@ -50,6 +50,18 @@ void Copies::published(std::span<const PublishItem> items, std::span<const Verdi
   if (lacking != 0) begin_repairs(lacking);
 }
 
+void Copies::await(std::span<const AwaitedKey> keys, std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  std::uint32_t lacking = 0;
+  for (const AwaitedKey& key : keys) {
+    if (!around_.directory.want_replicas(key.hash, key.replicas)) continue;
+    const KeyView raised = around_.directory.about(key.hash);
+    repair_.lacks({.hash = key.hash, .bytes = raised.bytes, .attributes = raised.attributes});
+    ++lacking;
+  }
+  if (lacking != 0) begin_repairs(lacking);
+}
+
 // Samples at random, because batches repeat.
 void Copies::located(KeyHash key) {
   sample_ ^= sample_ << 13;

@@ -53,6 +53,8 @@ class Copies {
   // Begins copies of the accepted objects that want more holders.
   void published(std::span<const PublishItem> items, std::span<const Verdict> verdicts,
                  std::uint64_t now_ns);
+  // Puts wait for so many replicas of existing objects, too.
+  void await(std::span<const AwaitedKey> keys, std::uint64_t now_ns);
   void located(KeyHash key);
   void node_gone(NodeId node, std::uint64_t now_ns);
   // A node has joined or reported, so an object may lack replicas, or find a place for one.

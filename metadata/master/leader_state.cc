@@ -700,6 +700,7 @@ void LeaderState::await_replicas(rpc::Link& link, const rpc::Request& request,
   if (!awaited_.has_room(wanted.keys.size())) {
     return refuse(link, request.id, MC_BUSY, "too many puts wait for replicas; try again later");
   }
+  copies_.await(wanted.keys, now_ns_);
   awaited_.begin(wanted.keys, !recovering(now_ns_), request.deadline_ns,
                  [this, weak = link.weak_from_this(),
                   id = request.id](const std::vector<AwaitedState>& states) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts that end when several hosts hold the object (MC_VISIBLE_REPLICATED). The agent of the put asks after the
-// directory has accepted the object.
+// Keys whose puts end when several hosts hold the object (MC_VISIBLE_REPLICATED). The agent asks about a key after
+// the directory has accepted the put.
 //
 //     begin ──► waits ──a holder has published the object, or a tick finds the holders or no object──► done
 //                  └──the deadline of the request──► done: too few
@@ -40,28 +40,29 @@ class AwaitedReplicas {
   void tick(bool settled, std::uint64_t now_ns);
 
  private:
-  struct Request {
-    std::vector<AwaitedKey> keys;
-    std::vector<AwaitedState> states;
-    std::uint64_t deadline_ns = 0;
-    std::size_t open = 0;
-    Done done;
-  };
+  struct Request;
   using Requests = std::list<Request>;
   struct Awaited {
     Requests::iterator request;
     std::uint32_t number = 0;  // of the key in its request
     std::uint8_t replicas = 1;
   };
+  using ByKey = std::multimap<KeyHash, Awaited>;
+  struct Request {
+    std::vector<AwaitedState> states;
+    std::vector<ByKey::iterator> places;  // of the keys that are not decided; end(): decided
+    std::uint64_t deadline_ns = 0;
+    std::size_t open = 0;
+    Done done;
+  };
 
-  [[nodiscard]] AwaitedState state_of(KeyHash key, std::uint8_t replicas, bool settled) const;
-  // Ends what has come true of the key.
-  void look(KeyHash key, bool settled);
+  // Ends the requests that the key decides. Returns the number of awaited keys that were compared.
+  std::size_t look(KeyHash key, bool settled);
   void end(Requests::iterator request);
 
   const Directory& directory_;
   Requests requests_;
-  std::multimap<KeyHash, Awaited> by_key_;
+  ByKey by_key_;
   KeyHash next_look_;
 };
 

@@ -130,9 +130,9 @@ nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::h
 // ---- Get ----------------------------------------------------------------------------------------
 
 // Returns the object's bytes, or an invalid object and *status on failure.
-nb::object bytes_of(Core& core, mc_slice key, mc_status* status) {
+nb::object bytes_of(const CorePtr& core, mc_slice key, mc_status* status) {
   mc_view view{};
-  *status = run(keeps_lock(core, 0), [&] { return mc_get_view(core.client(), key, &view); });
+  *status = run(keeps_lock(*core, 0), [&] { return mc_get_view(core->client(), key, &view); });
   if (*status != MC_OK) return {};
   PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.length));
   if (made == nullptr) {
@@ -150,28 +150,32 @@ nb::object bytes_of(Core& core, mc_slice key, mc_status* status) {
 nb::object get(const Client& self, nb::handle key, nb::handle fallback) {
   const CorePtr core = self.core();
   mc_status status = MC_OK;
-  nb::object bytes = bytes_of(*core, key_of(key), &status);
+  nb::object bytes = bytes_of(core, key_of(key), &status);
   if (wants_default(status, fallback)) return nb::borrow(fallback);
   check(status);
   return bytes;
 }
 
-nb::list get_batch(const Client& self, nb::handle keys) {
+// The result of read(core, key, &status) for each key; None for a miss, a mismatch or an outage.
+template <typename Read>
+nb::list read_each(const Client& self, nb::handle keys, Read read) {
   const CorePtr core = self.core();
   const Keys names(keys);
   nb::list made;
   for (std::size_t i = 0; i < names.size(); ++i) {
     mc_status status = MC_OK;
-    nb::object bytes = bytes_of(*core, names[i], &status);
+    const nb::object one = read(core, names[i], &status);
     if (is_miss(status) || is_outage(status)) {
       made.append(nb::none());
     } else {
       check(status);
-      made.append(bytes);
+      made.append(one);
     }
   }
   return made;
 }
+
+nb::list get_batch(const Client& self, nb::handle keys) { return read_each(self, keys, bytes_of); }
 
 std::size_t get_into(const Client& self, nb::handle key, nb::handle buffer, std::uint64_t offset,
                      nb::handle length) {
@@ -248,22 +252,7 @@ nb::object view(const Client& self, nb::handle key, nb::handle fallback) {
   return made;
 }
 
-nb::list view_batch(const Client& self, nb::handle keys) {
-  const CorePtr core = self.core();
-  const Keys names(keys);
-  nb::list made;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    mc_status status = MC_OK;
-    const nb::object one = view_of(core, names[i], &status);
-    if (is_miss(status) || is_outage(status)) {
-      made.append(nb::none());
-    } else {
-      check(status);
-      made.append(one);
-    }
-  }
-  return made;
-}
+nb::list view_batch(const Client& self, nb::handle keys) { return read_each(self, keys, view_of); }
 
 // ---- Ask and remove -----------------------------------------------------------------------------
 

@@ -56,6 +56,13 @@ TEST_F(ReplicatedPut, EveryKindOfPutWaits) {
   ASSERT_EQ(put(0, "existing", "bytes", &options), MC_OK) << mc_last_error();
   EXPECT_EQ(holders(0, "existing"), 2u);
 
+  ASSERT_EQ(put(1, "existing there", "bytes"), MC_OK);
+  ASSERT_EQ(put(0, "existing there", "bytes", &options), MC_OK) << mc_last_error();
+  EXPECT_GE(holders(0, "existing there"), 2u);
+
+  const std::string said = mcctl(0, "put by-mcctl /proc/version --replicas 2");
+  EXPECT_EQ(holders(0, "by-mcctl"), 2u) << said;
+
   options.upsert = 1;
   ASSERT_EQ(put(0, "new", "other bytes", &options), MC_OK) << mc_last_error();
   EXPECT_EQ(holders(0, "new"), 2u);

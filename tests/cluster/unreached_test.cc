@@ -86,6 +86,8 @@ TEST_F(Unreached, WithoutAMasterNoCallSaysThatThereIsNoObject) {
     EXPECT_NE(said.find("exit status 4"), std::string::npos) << words << ":\n" << said;
   }
   EXPECT_NE(mcctl(1, "exists here there").find("yes here\n?   there"), std::string::npos);
+  const std::string json = mcctl(1, "--json exists there");
+  EXPECT_NE(json.find("MC_NO_MASTER"), std::string::npos) << json;
   master_->start();
   ASSERT_TRUE(until([&] { return get(1, "there") == "bytes"; }));
   EXPECT_EQ(get(1, "nowhere"), "<MC_NOT_FOUND>");

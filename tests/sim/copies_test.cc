@@ -63,6 +63,24 @@ TEST_F(AwaitedReplicas, OfAnObjectWithOneReplicaAreMade) {
   EXPECT_GE(holders("key"), 2u);
 }
 
+// The put yields to the object of the other host.
+TEST_F(AwaitedReplicas, OfAnotherHostsObjectAreMade) {
+  ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+  EXPECT_EQ(end_of(put_and_await("key", 3)), MC_OK);
+  EXPECT_EQ(holders("key"), 3u);
+}
+
+// The link to the master has places for 192 requests.
+TEST_F(AwaitedReplicas, ThatCannotBeMadeLeaveTheLinkToOtherRequests) {
+  be_alone(true);
+  std::vector<Fleet::RemoteRequestPointer> waits;
+  for (unsigned i = 0; i < 400; ++i) waits.push_back(put_and_await("key-" + std::to_string(i), 2));
+  const auto exists = fleet_.exists(writer(), "key-nowhere");
+  EXPECT_TRUE(fleet_.turn_until([&] { return exists->over(); }, 50 * kMs));
+  EXPECT_EQ(exists->items[0].status, MC_NOT_FOUND);
+  for (const auto& wait : waits) EXPECT_EQ(end_of(wait), MC_TIMEOUT);
+}
+
 TEST_F(AwaitedReplicas, ThatCannotBeMadeEndAtTheDeadline) {
   be_alone(true);
   EXPECT_EQ(end_of(put_and_await("key", 2)), MC_TIMEOUT);

@@ -24,15 +24,8 @@ void ReplicaWaits::begin(const std::shared_ptr<RemoteRequest>& remote_request,
                          ClusterTenant& tenant) {
   std::map<std::uint32_t, std::vector<ReplicaWait::Awaited>> parts;  // by partition
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
-    const RemoteRequest::Item& item = remote_request->items[i];
-    const metadata::KeyHash name = tenant.name_of(item.key);
+    const metadata::KeyHash name = tenant.name_of(remote_request->items[i].key);
     parts[masters_.partition_of(name)].push_back({i, name});
-    // The object existed, and fewer replicas were wanted.
-    const std::uint32_t entry = tenant.find(name);
-    if (entry != kNoEntry && !tenant.is_stripe(entry) &&
-        tenant.book().row(entry).replicas < item.replicas) {
-      tenant.set_replicas(entry, item.replicas);
-    }
   }
   for (auto& [partition, awaited] : parts) {
     auto wait = std::make_unique<ReplicaWait>(*this, remote_request, partition);

@@ -160,8 +160,8 @@ typedef enum mc_pin {
 typedef enum mc_visibility {
   MC_VISIBLE_CLUSTER = 0, /* every host can find the object; without a master, like LOCAL */
   MC_VISIBLE_LOCAL = 1,   /* every client of this host can; other hosts soon after */
-  /* Like CLUSTER, and as many hosts as `replicas` says hold the object. MC_NO_MASTER, MC_TIMEOUT or
-   * MC_BUSY: this host holds the object, and there may be too few copies. */
+  /* Like CLUSTER, and as many hosts as `replicas` says hold the object. MC_NO_MASTER, MC_TIMEOUT: the
+   * object is stored, and there may be too few copies. MC_NOT_FOUND: it was removed meanwhile. */
   MC_VISIBLE_REPLICATED = 2
 } mc_visibility;
 

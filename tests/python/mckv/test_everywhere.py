@@ -100,6 +100,8 @@ def test_a_put_names_its_replicas_and_visibility(hosts, key):
     asyncio.run(put())
     names = [key(kind) for kind in ("put", "batch", "group", "commit", "tensor", "async")]
     until(lambda: [len(one) for one in there.holders(names)] == [2] * len(names))
+    here.put(key("awaited"), b"v", replicas=2, visibility=mckv.Visibility.REPLICATED)
+    assert len(there.holders([key("awaited")])[0]) == 2
     names = [key(f"%{i}") for i in range(300)]
     here.put_batch(names, [b"v"] * 300)
     own = {node["address"] for node in here.ask({"verb": "nodes"})["nodes"] if node["self"]}
