@@ -25,6 +25,7 @@ void ClusterNode::Orders::on_partitions(std::uint32_t partitions) {
 
 metadata::Load ClusterNode::Orders::load() {
   metadata::Load load;
+  load.wall_ns = wall_ns();
   load.capacity_bytes = 0;
   for (const auto& tenant : node_.tenants_) {
     ObjectStore& store = tenant->store();

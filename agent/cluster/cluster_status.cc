@@ -67,12 +67,16 @@ Json::Value holders_json(const metadata::LocateAnswer& answer) {
 }
 
 // Requests name a node by id (64 bits) or by address.
+bool is_named(const metadata::Descriptor& node, const Json::Value& name) {
+  if (name.isUInt64()) return node.node == name.asUInt64();
+  return name.isString() &&
+         (node.address == name.asString() || std::to_string(node.node) == name.asString());
+}
+
 MemberId node_named(const Peers& peers, const Json::Value& name) {
   if (name.isUInt64()) return name.asUInt64();
-  if (!name.isString()) return 0;
-  const std::string text = name.asString();
   for (const auto& [node, member] : peers.all()) {
-    if (member.descriptor.address == text || std::to_string(node) == text) return node;
+    if (is_named(member.descriptor, name)) return node;
   }
   return 0;
 }
@@ -377,9 +381,18 @@ void ClusterNode::Verbs::nodes(const Json::Value&, const Answer& done) {
     if (!answer) return done(failure(answer.error()));
     Json::Value value;
     value["nodes"] = Json::Value(Json::arrayValue);
+    const MemberId self = node_.identity_.node;
+    std::uint64_t own_wall_ns = 0;
     for (const wire::MemberInfo& member : answer->members) {
-      value["nodes"].append(
-          member_json(member, node_.identity_.node, node_.peers_.is_lost(member.descriptor.node)));
+      if (member.descriptor.node == self) own_wall_ns = member.wall_ns;
+    }
+    for (const wire::MemberInfo& member : answer->members) {
+      Json::Value node = member_json(member, self, node_.peers_.is_lost(member.descriptor.node));
+      if (own_wall_ns != 0 && member.wall_ns != 0) {
+        const auto ahead_ns = static_cast<std::int64_t>(member.wall_ns - own_wall_ns);
+        node["clock_ahead_ms"] = Json::Int64{ahead_ns / static_cast<std::int64_t>(kMs)};
+      }
+      value["nodes"].append(std::move(node));
     }
     value["down"] = Json::Value(Json::arrayValue);
     for (const metadata::DownMember& member : answer->down) {
@@ -450,12 +463,36 @@ Json::Value ClusterNode::Verbs::located_json(const metadata::LocateAnswer& answe
 }
 
 void ClusterNode::Verbs::drain(const Json::Value& request, const Answer& done) {
+  if (request.get("dead", false).asBool()) return give_up(request["node"], done);
   wire::Drain drain;
   drain.node = node_named(node_.peers_, request["node"]);
   drain.stop = request.get("stop", false).asBool();
   if (drain.node == 0) {
     return done(failure({MC_INVALID_ARGUMENT, kNoSuchNode}));
   }
+  drain_as(drain, done);
+}
+
+// A node that is down is no peer. The masters know its address.
+void ClusterNode::Verbs::give_up(const Json::Value& name, const Answer& done) {
+  node_.masters_.members(
+      answer_by_ns(), [this, name, done](const Result<wire::MembersAnswer>& known) {
+        if (!known) return done(failure(known.error()));
+        const auto& down = known->down;
+        const auto found = std::ranges::find_if(
+            down, [&](const auto& member) { return is_named(member.descriptor, name); });
+        if (found == down.end()) {
+          return done(
+              failure({MC_NOT_FOUND, "no node with this id or address is down; see mcctl nodes"}));
+        }
+        wire::Drain drain;
+        drain.node = found->descriptor.node;
+        drain.dead = true;
+        drain_as(drain, done);
+      });
+}
+
+void ClusterNode::Verbs::drain_as(const wire::Drain& drain, const Answer& done) {
   node_.masters_.drain(drain, answer_by_ns(), [done](const Result<wire::DrainAnswer>& answer) {
     if (!answer) return done(failure(answer.error()));
     Json::Value value;
@@ -541,7 +578,7 @@ void ClusterNode::Verbs::task(const Json::Value& request, const Answer& done) {
       [this, id, done](const Result<wire::RelocationAnswer>& answer) {
         if (!answer) return done(failure(answer.error()));
         static constexpr const char* kStates[] = {"pending", "running", "failed", "done"};
-        const std::uint64_t now_ms = ClusterTenant::wall_ns() / kMs;
+        const std::uint64_t now_ms = wall_ns() / kMs;
         Json::Value value;
         value["task"] = id;
         value["type"] = answer->moves ? "move" : "copy";
@@ -623,6 +660,7 @@ void ClusterNode::Verbs::remove(const Json::Value& request, const Answer& done) 
     Json::Value value;
     value["removed"] = u64(removed->removed);
     value["unconfirmed"] = removed->unconfirmed;
+    value["away"] = removed->away;
     done(text_of(value));
   };
   if (request.get("local", false).asBool()) {

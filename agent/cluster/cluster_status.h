@@ -52,6 +52,8 @@ class ClusterNode::Verbs {
   void where(const Json::Value& request, const Answer& done);
   void where_many(const ClusterTenant& tenant, const Json::Value& keys, const Answer& done);
   void drain(const Json::Value& request, const Answer& done);
+  void give_up(const Json::Value& name, const Answer& done);
+  void drain_as(const metadata::wire::Drain& drain, const Answer& done);
   void replicate(const Json::Value& request, const Answer& done);
   void copy(const Json::Value& request, const Answer& done);
   void move(const Json::Value& request, const Answer& done);

@@ -78,7 +78,7 @@ void Removals::take_reply(Removal& removal) {
   if (reply->keys.size() != removal.doomed.size()) return end(removal, MC_INTERNAL);
   std::vector<Removal::Doomed> undecided;
   for (std::size_t i = 0; i < removal.doomed.size(); ++i) {
-    if (!decide(removal, removal.doomed[i], reply->keys[i], reply->unconfirmed != 0)) {
+    if (!decide(removal, removal.doomed[i], reply->keys[i], *reply)) {
       undecided.push_back(removal.doomed[i]);
     }
   }
@@ -92,7 +92,7 @@ void Removals::take_reply(Removal& removal) {
 
 // False: the master is recovering.
 bool Removals::decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said,
-                      bool unsure) {
+                      const wire::RemoveReply& reply) {
   if (said == metadata::Lookup::kRecovering) return false;
   ClusterTenant& tenant = *removal.tenant();
   // Keep objects that a later put brought since then. No other host would drop this host's copy.
@@ -103,9 +103,10 @@ bool Removals::decide(Removal& removal, const Removal::Doomed& what, metadata::L
   }
   const bool removed = said == metadata::Lookup::kFound || what.generation != 0;
   operations_.settle(*removal.remote_request, removal.remote_request->items[what.item],
-                     unsure    ? MC_TIMEOUT
-                     : removed ? MC_OK
-                               : MC_NOT_FOUND);
+                     reply.unconfirmed != 0 ? MC_TIMEOUT
+                     : removed              ? MC_OK
+                     : reply.away != 0      ? MC_HOLDER_AWAY
+                                            : MC_NOT_FOUND);
   return true;
 }
 

@@ -72,7 +72,8 @@ class Removals {
   void step(Removal& removal);
   void ask(Removal& removal);
   void take_reply(Removal& removal);
-  bool decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said, bool unsure);
+  bool decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said,
+              const metadata::wire::RemoveReply& reply);
   void end(Removal& removal, mc_status status);
 
   OperationTable& operations_;

@@ -80,9 +80,9 @@ Verb doctor_verb(Context& context) {
 
 Checks each thing that mc depends on. The result is ok, warn (a change is worth while) or fail (a
 change is necessary), with a remedy. The checks cover the agent and its version, the masters and
-members of its cluster, the transports to its peers, the permissions of its directory and socket,
-the systemd unit, memory, control group, huge pages, limits, CPUs, clock, and the features of the
-kernel. The verb changes nothing and needs no privileges.
+members of its cluster, the clocks of all hosts, the transports to its peers, the permissions of its
+directory and socket, the systemd unit, memory, control group, huge pages, limits, CPUs, the source of
+time, and the features of the kernel. The verb changes nothing and needs no privileges.
 
 If the agent answers, the limits are those of its process; otherwise they are those of this
 shell. mcctl waits --timeout-ms for the agent, but at most 1 s.)",

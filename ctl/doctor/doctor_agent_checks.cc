@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+
 #include <fmt/core.h>
 
 #include "ctl/doctor/doctor_checks.h"
@@ -9,6 +11,7 @@ namespace {
 constexpr std::uint32_t kOthersAny = 0007;
 constexpr std::uint32_t kOthersWrite = 0002;
 constexpr std::uint32_t kGroupWrite = 0020;
+constexpr std::int64_t kClocksApartMs = 1000;  // a late heartbeat shows as a clock that is behind
 
 // Not this user, nor root, nor the user of the agent that answered (the owner of the socket).
 bool strange_owner(const PathFacts& path, const AgentFacts& agent) {
@@ -119,6 +122,22 @@ Verdict check_members(const AgentFacts& agent) {
       name, Health::kWarn, count + "; this host does not reach " + agent.unreachable_members,
       "mcctl ping tries a member; if the network is well, set listen or advertise of that agent to "
       "an address that this host reaches"};
+}
+
+Verdict check_clocks(const AgentFacts& agent) {
+  const std::string name = "clocks";
+  if (agent.members < 2) return {name, Health::kOk, "no other host's clock is known", {}};
+  const std::int64_t apart_ms = std::abs(agent.clock_ahead_ms);
+  if (apart_ms <= kClocksApartMs) {
+    return {name, Health::kOk, fmt::format("of all hosts are within {} ms", apart_ms), {}};
+  }
+  return {
+      name, Health::kWarn,
+      fmt::format("{} is {:.1f} s {} this host", agent.clock_of,
+                  static_cast<double>(apart_ms) / 1e3,
+                  agent.clock_ahead_ms > 0 ? "ahead of" : "behind"),
+      "let chrony or systemd-timesyncd set the clock: if two hosts store a key at the same time, "
+      "the host whose clock is ahead wins"};
 }
 
 Verdict check_transports(const HostFacts& host, const AgentFacts& agent) {

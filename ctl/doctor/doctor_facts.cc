@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -211,9 +212,15 @@ AgentFacts probe_agent(const Context& context) {
   if (!nodes) return out;
   for (const Json::Value& node : array_field(*nodes, "nodes")) {
     ++out.members;
+    const std::string name = text_field(node, "node") + " at " + text_field(node, "address");
+    const std::int64_t ahead_ms = field(node, "clock_ahead_ms").asInt64();
+    if (std::abs(ahead_ms) > std::abs(out.clock_ahead_ms)) {
+      out.clock_ahead_ms = ahead_ms;
+      out.clock_of = name;
+    }
     if (flag_field(node, "reachable")) continue;
     if (!out.unreachable_members.empty()) out.unreachable_members += ", ";
-    out.unreachable_members += text_field(node, "node") + " at " + text_field(node, "address");
+    out.unreachable_members += name;
   }
   return out;
 }

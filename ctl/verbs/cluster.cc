@@ -181,6 +181,7 @@ void run_replicate(Context& context, const KeyOptions& options) {
 struct NodeOptions {
   std::string node;
   bool stop = false;
+  bool dead = false;
   bool no_wait = false;
   unsigned count = 5;
 };
@@ -236,6 +237,7 @@ void run_drain(Context& context, const NodeOptions& options) {
   Json::Value request;
   request["node"] = node_value(options.node);
   request["stop"] = options.stop;
+  request["dead"] = options.dead;
   auto answer = ask(context, "drain", "drain", request);
   if (!answer) return;
   if (!options.stop && !options.no_wait) {
@@ -255,7 +257,8 @@ void run_drain(Context& context, const NodeOptions& options) {
     return;
   }
   fmt::print("{}: {} copied, {} failed, {} found no place\n",
-             options.stop                  ? "stopped"
+             options.dead                  ? "given up"
+             : options.stop                ? "stopped"
              : flag_field(*answer, "done") ? "drained"
                                            : "draining",
              number_field(*answer, "copied"), number_field(*answer, "failed"),
@@ -455,10 +458,16 @@ Verb drain_verb(Context& context) {
 
 Objects without a replica elsewhere are copied first. The node releases an object only when the
 master knows the copy, so nothing is lost. Meanwhile the node takes no new objects from other
-nodes. After the drain, the agent of the node can be stopped.)",
-      .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop"),
+nodes. After the drain, the agent of the node can be stopped.
+
+--dead gives up a node that is down: mcctl nodes shows the node no longer, and the removal of a key
+that no host has ends with "no such object" again. If the node comes back, its objects may be lost. A
+node that is stopped after its drain is given up at once.)",
+      .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop\n"
+                          "  mcctl drain 10.0.0.7:7400 --dead"),
       .options = {node_option(*options),
                   {"--stop", &options->stop, "Cancel the drain: the node serves as before"},
+                  {"--dead", &options->dead, "Give up a node that is down and will not come back"},
                   {"--no-wait", &options->no_wait, "Return as soon as the drain has begun"}},
       .run = [options, &context] { run_drain(context, *options); },
   };

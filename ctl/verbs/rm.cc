@@ -73,6 +73,8 @@ bool confirmed(Context& context, const Doomed& doomed, bool yes) {
 struct Outcome {
   std::uint64_t removed = 0;
   std::vector<std::string> not_found;
+  std::vector<std::string> holder_away;  // hosts that are down remove these keys when they return
+  std::uint64_t hosts_away = 0;          // likewise, for a prefix
   mc_status failure = MC_OK;
   std::string failure_text;
 };
@@ -95,8 +97,11 @@ Outcome remove_keys(Context& context, mc_client* client, const std::vector<std::
         ++out.removed;
       } else if (statuses[i] == MC_NOT_FOUND) {
         out.not_found.push_back(keys[at + i]);
+      } else if (statuses[i] == MC_HOLDER_AWAY) {
+        out.holder_away.push_back(keys[at + i]);
       } else if (out.failure == MC_OK) {
-        out.failure = status != MC_OK && status != MC_NOT_FOUND ? status : statuses[i];
+        const bool named = status != MC_OK && status != MC_NOT_FOUND && status != MC_HOLDER_AWAY;
+        out.failure = named ? status : statuses[i];
         out.failure_text = status == out.failure ? text : std::string();
       }
     }
@@ -105,16 +110,33 @@ Outcome remove_keys(Context& context, mc_client* client, const std::vector<std::
   return out;
 }
 
+std::string others(std::size_t count) {
+  return count == 0 ? "" : fmt::format(" and {} more", count);
+}
+
+Json::Value escaped_keys(const std::vector<std::string>& keys) {
+  Json::Value escaped(Json::arrayValue);
+  for (const std::string& key : keys) escaped.append(escape_key(key));
+  return escaped;
+}
+
 void print_outcome(Context& context, const Outcome& outcome, bool by_key) {
   if (context.json) {
     Json::Value document;
     document["removed"] = Json::UInt64(outcome.removed);
-    document["not_found"] = Json::Value(Json::arrayValue);
-    for (const std::string& key : outcome.not_found) document["not_found"].append(escape_key(key));
+    document["not_found"] = escaped_keys(outcome.not_found);
+    document["holder_away"] = escaped_keys(outcome.holder_away);
+    document["hosts_away"] = Json::UInt64(outcome.hosts_away);
     print_json(document);
   } else {
     fmt::print("removed {} {}\n", format_count(outcome.removed),
                outcome.removed == 1 ? "object" : "objects");
+    if (outcome.hosts_away != 0) {
+      fmt::print(
+          "{} down; objects there are removed when the {}\n",
+          outcome.hosts_away == 1 ? "1 host is" : format_count(outcome.hosts_away) + " hosts are",
+          outcome.hosts_away == 1 ? "host returns" : "hosts return");
+    }
     if (by_key) {
       for (const std::string& key : outcome.not_found) {
         fmt::print(stderr, "mcctl: rm: no object has the key {}\n", escape_key(key));
@@ -122,6 +144,13 @@ void print_outcome(Context& context, const Outcome& outcome, bool by_key) {
     }
   }
   if (by_key && !outcome.not_found.empty()) context.exit_code = kExitNotFound;
+  if (!outcome.holder_away.empty()) {
+    report(context, "rm", kExitAway,
+           {"no host that is up has the key " + escape_key(outcome.holder_away.front()) +
+                others(outcome.holder_away.size() - 1) +
+                "; a host that is down removes its objects when the host returns",
+            "mcctl nodes shows which hosts are down; mcctl drain NODE --dead gives up a host"});
+  }
 }
 
 void remove_by_key(Context& context, const std::vector<std::string>& keys, bool by_key) {
@@ -145,6 +174,7 @@ void remove_matching(Context& context, std::string_view prefix, Where where) {
   if (!answer) return;
   Outcome outcome;
   outcome.removed = number_field(*answer, "removed");
+  outcome.hosts_away = number_field(*answer, "away");
   print_outcome(context, outcome, false);
   all_confirmed(context, "rm", *answer, "their objects are removed when they are back");
 }
@@ -208,7 +238,7 @@ ask on, they need --yes. An object that is stored meanwhile may be removed or no
 EXIT STATUS
   0 removed (with --prefix or --all also if there were no objects); 1 failure, a host has not
   confirmed, or the answer was no; 2 wrong usage; 3 at least one of the given keys has no object;
-  4 no master or holder answers)",
+  4 no master answers, or a host that is down may hold an object and removes it on return)",
       .options = {{"KEY", &options->keys, "The keys of the objects to remove"},
                   {"--prefix", &options->prefix,
                    "Remove the objects whose key starts with this text", "TEXT"},

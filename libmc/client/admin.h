@@ -37,7 +37,7 @@
 //                              "counters","misses"},
 //                            "master":{"entries","members",…} or "master_error"}
 //   {"verb":"nodes"}     -> {"nodes":[{"node","incarnation","address","state","self","reachable",
-//                              "capacity_bytes","used_bytes","objects"}],
+//                              "capacity_bytes","used_bytes","objects","clock_ahead_ms"}],
 //                            "down":[{"node","incarnation","address","down_ms"}]}
 //   {"verb":"where","namespace","key"}
 //                        -> {"found","recovering","version","bytes","replicas_wanted","parts",
@@ -58,7 +58,8 @@
 //                              "window_bytes","done_bytes","done_slices","failures",
 //                              "taken_back_slices"}]}]}
 //   {"verb":"ping","node"} -> {"round_trip_ns"}
-//   {"verb":"rm","namespace","prefix" or "regex","local","timeout_ms"} -> {"removed","unconfirmed"}
+//   {"verb":"rm","namespace","prefix" or "regex","local","timeout_ms"} -> {"removed","unconfirmed",
+//                            "away"}, the number of hosts that are down and remove later
 // Keys, prefixes and expressions are JSON strings; bytes outside printable ASCII, and '%', are
 // written %XX (libmc/base/key_text.h).
 #pragma once

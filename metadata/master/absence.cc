@@ -16,6 +16,7 @@ constexpr std::size_t kMaxRemoved = 4096;
 constexpr std::size_t kChunk = 256;
 constexpr std::size_t kMaxAwaitingStore = 4096;
 constexpr std::string_view kMissedRemovals = "missed removals";
+constexpr std::string_view kGivenUp = "given up";  // and missed removals
 
 std::string away_key(NodeId node) { return std::string(kAwayPrefix) + std::to_string(node); }
 std::string pattern_key(std::uint64_t id) {
@@ -44,7 +45,9 @@ Absence::Absence(const Term& term, Save save, std::uint64_t now_ns)
     if (!node) continue;
     Member& member = away(*node);
     member.recorded = true;
-    if (entry.value != kMissedRemovals) continue;
+    member.given_up = entry.value == kGivenUp;
+    if (!member.given_up) expected_back_.insert(*node);
+    if (entry.value != kMissedRemovals && !member.given_up) continue;
     member.marked = member.missed_before = true;
     --unmarked_;
   }
@@ -110,6 +113,7 @@ Absence::Member& Absence::away(NodeId node) {
 void Absence::forget(std::map<NodeId, Member>::iterator member) {
   if (member->second.recorded) save_(away_key(member->first), std::nullopt, nullptr);
   if (!member->second.marked) --unmarked_;
+  expected_back_.erase(member->first);
   away_.erase(member);
   if (unmarked_ == 0) forget_removals();
   if (away_.empty()) forget_patterns();
@@ -123,12 +127,15 @@ void Absence::joined(NodeId node, std::uint64_t removal) {
   member.here = true;
   member.late = false;
   member.heard_from = removal;
+  expected_back_.erase(node);
+  if (std::exchange(member.given_up, false)) save(away_key(node), std::string(kMissedRemovals));
 }
 
 void Absence::gone(NodeId node, std::uint64_t owes) {
   make_room();
   Member& member = away(node);
   member.here = member.late = false;
+  if (!member.given_up) expected_back_.insert(node);
   if (!std::exchange(member.recorded, true)) save_(away_key(node), std::to_string(owes), nullptr);
 }
 
@@ -155,6 +162,15 @@ void Absence::make_room() {
 void Absence::reported(NodeId node) {
   const auto found = away_.find(node);
   if (found != away_.end()) forget(found);
+}
+
+void Absence::give_up(NodeId node) {
+  if (expected_back_.erase(node) == 0) return;
+  Member& member = away(node);
+  if (!std::exchange(member.marked, true)) --unmarked_;
+  member.given_up = member.recorded = true;
+  save(away_key(node), std::string(kGivenUp));
+  if (unmarked_ == 0) forget_removals();
 }
 
 bool Absence::may_have_missed(NodeId node, std::uint64_t removals_seen) const {

@@ -10,6 +10,7 @@
 //     a removal while a member is away ──► removed/<n> = keys and versions, 256 a value ──► answered
 //     a removal by pattern, likewise ──► patterns/<id> = the pattern ──► answered
 //     over 4,096 removals ──► away/<node> = "missed removals"; no removed/…
+//     a member is not expected back ──► away/<node> = "given up"
 //
 // A member is away if it is gone, has no link, has not reported all objects that it holds, or has
 // not carried out a removal by pattern in time.
@@ -72,6 +73,10 @@ class Absence {
   void caught_up(NodeId node);
   // The member has reported all its objects. It hears of every removal from now on.
   void reported(NodeId node);
+  // The member is not expected back. If the member comes back, it brings no removed object back, and may lose others.
+  void give_up(NodeId node);
+  // The members that are gone and expected back. They may hold objects that no directory knows.
+  [[nodiscard]] const std::set<NodeId>& expected_back() const { return expected_back_; }
   // Whether the member missed removals that no master can name any more.
   [[nodiscard]] bool may_have_missed(NodeId node, std::uint64_t removals_seen) const;
 
@@ -83,6 +88,7 @@ class Absence {
  private:
   struct Member {
     bool here = false;           // joined, and reporting
+    bool given_up = false;       // the store's entry says "given up"
     bool late = false;           // has reported
     bool recorded = false;       // the store has an entry for this member
     bool marked = false;         // the store's entry says "missed removals"
@@ -104,6 +110,7 @@ class Absence {
 
   Save save_;
   std::map<NodeId, Member> away_;
+  std::set<NodeId> expected_back_;
   std::size_t unmarked_ = 0;  // members that are not marked; removals are recorded for them
   std::map<std::uint64_t, Chunk> chunks_;  // by <number> of removed/<number>
   std::size_t removed_ = 0;

@@ -102,6 +102,11 @@ const DrainProgress& Copies::drain(const wire::Drain& wanted) {
   return drains_.try_emplace(wanted.node, wanted.node, options).first->second.progress();
 }
 
+bool Copies::drained(NodeId node) const {
+  const auto found = drains_.find(node);
+  return found != drains_.end() && found->second.progress().done;
+}
+
 void Copies::advance_drains() {
   for (auto& [node, planner] : drains_) {
     DrainOrders orders;

@@ -61,6 +61,7 @@ class Copies {
   void look_again() { repair_.request_pass(); }
 
   [[nodiscard]] bool drains(NodeId node) const { return drains_.contains(node); }
+  [[nodiscard]] bool drained(NodeId node) const;
   // Begins the drain, if no drain of the node is running.
   const DrainProgress& drain(const wire::Drain& wanted);
   void end_drain(NodeId node) { drains_.erase(node); }

@@ -64,6 +64,15 @@ wire::MemberInfo info_of(const Member& member) {
   return info;
 }
 
+// The store has the id alone.
+Descriptor absent_member(NodeId node) {
+  Descriptor absent;
+  absent.node = node;
+  absent.incarnation = 1;  // the lowest
+  absent.address = "unknown";
+  return absent;
+}
+
 std::string member_key(NodeId node) { return std::string(kMembersPrefix) + std::to_string(node); }
 
 using wire::Method;
@@ -100,6 +109,9 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       absence_.unheard(descriptor.node);
       promises_.expect(descriptor.node);
     }
+  }
+  for (const NodeId node : absence_.expected_back()) {
+    if (!expected_.contains(node)) membership_.missing(absent_member(node), now_ns);
   }
   patterns_.restore(Absence::patterns_before(term));
   directory_.bury(absence_.removed_before());
@@ -162,6 +174,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   catching_up_.erase(node);
   reports_.gone(node);
   lost_up_to_ = latest_version_;
+  const bool drained = copies_.drained(node);
   copies_.node_gone(node, now_ns_);
   absence_.gone(node, patterns_.owed_from(node));
   outside_.save(member_key(node), std::nullopt, [this, weak = std::weak_ptr(alive_), node] {
@@ -170,6 +183,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
   // gone, orders that waited only for this node are complete now.
   if (membership_.find(node) != nullptr) return;
+  if (drained) give_up(node);  // it holds no object
   fanout_.fenced(node);
   drops_.fenced(node);
 }
@@ -672,27 +686,47 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
   directory_.remove(wanted.items, removed);
   const auto missing = std::ranges::count(removed.keys, Lookup::kMiss);
   outside_.counters->remove.add(removed.keys.size(), static_cast<std::size_t>(missing));
+  const bool unsure = recovering(now_ns_);
+  const auto away = static_cast<std::uint32_t>(absence_.expected_back().size());
+  std::vector<Holding> noted;
+  if (away != 0 && !unsure) noted = bury_unknown(wanted, removed);
   const std::uint64_t removal = directory_.removal();
   note_removals();
-  const bool unsure = recovering(now_ns_);
   for (Lookup& state : removed.keys) {
     if (unsure && state == Lookup::kMiss) state = Lookup::kRecovering;
   }
   for (const RemoveItem& item : wanted.items) {
     drops_.add_open(removed.drops, item.hash, item.up_to_version);
   }
+  noted.insert(noted.end(), removed.drops.begin(), removed.drops.end());
   drops_.remove(removed.drops, removal, request.deadline_ns,
-                [this, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
-                 keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
-                  absence_.removed(drops, [this, weak, id, keys, unconfirmed](bool noted) {
-                    when_old_leases_are_over([this, weak, id, keys, unconfirmed, noted] {
-                      if (const auto asker = weak.lock()) {
-                        const std::uint32_t away = noted ? 0 : absence_.size();
-                        answer(*asker, id, wire::RemoveReply{keys, unconfirmed + away});
-                      }
+                [this, noted = std::move(noted), weak = link.weak_from_this(), id = request.id,
+                 reply = wire::RemoveReply{std::move(removed.keys), 0, away}](
+                    std::uint32_t unconfirmed) mutable {
+                  reply.unconfirmed = unconfirmed;
+                  absence_.removed(noted, [this, weak, id, reply](bool stored) mutable {
+                    if (!stored) reply.unconfirmed += absence_.size();
+                    when_old_leases_are_over([this, weak, id, reply] {
+                      if (const auto asker = weak.lock()) answer(*asker, id, reply);
                     });
                   });
                 });
+}
+
+// A host that is away may hold a missing key. The directory refuses the object when the host returns. The host gave
+// the object a version that this leader has heard.
+std::vector<Holding> LeaderState::bury_unknown(const wire::Remove& wanted,
+                                               const RemoveAnswer& removed) {
+  std::vector<RemoveItem> unknown;
+  std::vector<Holding> noted;
+  for (std::size_t i = 0; i < wanted.items.size(); ++i) {
+    if (removed.keys[i] != Lookup::kMiss) continue;
+    const RemoveItem& item = wanted.items[i];
+    unknown.push_back({item.hash, std::min(item.up_to_version, latest_version_)});
+    noted.push_back({item.hash, unknown.back().up_to_version, kNoNode});
+  }
+  directory_.bury(unknown);
+  return noted;
 }
 
 void LeaderState::await_replicas(rpc::Link& link, const rpc::Request& request,
@@ -756,6 +790,7 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
         if (sum->unconfirmed > 0) tell_the_late();
         absence_.removed_by_pattern(patterns_, [this, sum, weak, id](bool noted) {
           if (!noted) sum->unconfirmed += absence_.size();
+          sum->away = static_cast<std::uint32_t>(absence_.expected_back().size());
           when_old_leases_are_over([this, sum, weak, id] {
             if (const auto asker = weak.lock()) answer(*asker, id, *sum);
           });
@@ -838,6 +873,7 @@ std::vector<wire::MemberInfo> LeaderState::members() const {
     info.draining = member.load.draining || copies_.drains(node);
     info.used_bytes = member.load.used_bytes;
     info.entries = entries[node];
+    info.wall_ns = member.wall_at_zero_ns == 0 ? 0 : member.wall_at_zero_ns + now_ns_;
     result.push_back(std::move(info));
   }
   return result;
@@ -869,6 +905,7 @@ wire::StatsAnswer LeaderState::stats() const {
 }
 
 void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted) {
+  if (wanted.dead) return give_up(link, request, wanted.node);
   if (membership_.find(wanted.node) == nullptr) {
     return refuse(link, request.id, MC_NOT_FOUND,
                   "node " + std::to_string(wanted.node) + " is not a member; see the members");
@@ -883,6 +920,29 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
   answer(link, request.id,
          wire::DrainAnswer{progress.copied, progress.failed, progress.unplaced, progress.seen,
                            progress.done, progress.copied_bytes});
+}
+
+void LeaderState::give_up(rpc::Link& link, const rpc::Request& request, NodeId node) {
+  if (membership_.find(node) != nullptr) {
+    return refuse(link, request.id, MC_INVALID_ARGUMENT,
+                  "node " + std::to_string(node) + " is not down; stop its agent first");
+  }
+  // The last leader's members that have not come: the recovery waits for this one no longer.
+  if (const auto expected = expected_.find(node); expected != expected_.end()) {
+    const Incarnation incarnation = expected->second.incarnation;
+    expected_.erase(expected);
+    gone(node, incarnation);
+  }
+  spdlog::warn("event=member what=given_up node={}", node);
+  give_up(node);
+  wire::DrainAnswer done;
+  done.done = true;
+  answer(link, request.id, done);
+}
+
+void LeaderState::give_up(NodeId node) {
+  absence_.give_up(node);
+  membership_.forget_down(node);
 }
 
 void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,

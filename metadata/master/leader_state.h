@@ -117,11 +117,13 @@ class LeaderState {
   void locate(rpc::Link& link, const rpc::Request& request);
   void place_objects(rpc::Link& link, const rpc::Request& request, const wire::Place& wanted);
   void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
+  std::vector<Holding> bury_unknown(const wire::Remove& wanted, const RemoveAnswer& removed);
   void await_replicas(rpc::Link& link, const rpc::Request& request,
                       const wire::AwaitReplicas& wanted);
   void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
   void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
+  void give_up(rpc::Link& link, const rpc::Request& request, NodeId node);
   void relocate(rpc::Link& link, const rpc::Request& request, const wire::Relocate& wanted);
   void relocation(rpc::Link& link, const rpc::Request& request, const wire::RelocationId& id);
 
@@ -135,6 +137,7 @@ class LeaderState {
   // leader_state.cc
   void handle(const Membership::Events& events);
   void gone(NodeId node, Incarnation incarnation);
+  void give_up(NodeId node);
   void expire_expected();
   void expire_reports();
   void heard_version(std::uint64_t version) {

@@ -84,6 +84,7 @@ HeartbeatAnswer Membership::heartbeat(NodeId node, Incarnation incarnation, cons
   if (incarnation < record.member.descriptor.incarnation) return HeartbeatAnswer::kStale;
   if (incarnation > record.member.descriptor.incarnation) return HeartbeatAnswer::kJoinFirst;
   record.member.load = load;
+  record.member.wall_at_zero_ns = load.wall_ns == 0 ? 0 : load.wall_ns - now_ns;
   if (load.capacity_bytes) record.member.descriptor.capacity_bytes = *load.capacity_bytes;
   heard(record, awake_ns, events);
   return HeartbeatAnswer::kOk;
@@ -169,6 +170,11 @@ void Membership::remember(const Grave& grave) {
 
 void Membership::missing(const Descriptor& descriptor, std::uint64_t now_ns) {
   if (!records_.contains(descriptor.node)) remember({descriptor, now_ns, false});
+}
+
+void Membership::forget_down(NodeId node) {
+  const auto grave = buried_.find(node);
+  if (grave != buried_.end()) grave->second.left = true;
 }
 
 std::vector<DownMember> Membership::down(std::uint64_t now_ns) const {

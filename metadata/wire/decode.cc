@@ -203,6 +203,7 @@ Status decode(std::string_view bytes, Drain& value) {
   value.stop = message.stop();
   value.targets.assign(message.target().begin(), message.target().end());
   value.max_jobs = message.max_jobs();
+  value.dead = message.dead();
   return {};
 }
 
@@ -431,6 +432,7 @@ Status decode(std::string_view bytes, RemoveReply& value) {
   }
   read_column(message.state(), value.keys);
   value.unconfirmed = message.unconfirmed();
+  value.away = message.away();
   return {};
 }
 
@@ -467,7 +469,8 @@ namespace {
 Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
   const std::size_t count = count_of(message.member_size());
   if (count > kMaxMembers || !column_fits(message.state(), count, 7) ||
-      count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count) {
+      count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count ||
+      count_of(message.wall_ns_size()) != count) {
     return wrong("MembersAnswer", "too many members, or columns of different lengths");
   }
   value.members.resize(count);
@@ -482,6 +485,7 @@ Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
     member.readable = (message.state()[i] & 4) != 0;
     member.used_bytes = message.used_bytes(row);
     member.entries = message.entries(row);
+    member.wall_ns = message.wall_ns(row);
   }
   const std::size_t down = count_of(message.down_size());
   if (down > kMaxDown || count_of(message.down_ms_size()) != down) {

@@ -57,6 +57,7 @@ void fill_members(const MembersAnswer& value, pb::MembersAnswer& message) {
                           (member.readable ? 4u : 0u));
     message.add_used_bytes(member.used_bytes);
     message.add_entries(member.entries);
+    message.add_wall_ns(member.wall_ns);
   }
   for (const DownMember& member : value.down) {
     fill(member.descriptor, *message.add_down());
@@ -102,6 +103,7 @@ void encode(const Drain& value, std::string& bytes) {
   message.set_stop(value.stop);
   for (const NodeId target : value.targets) message.add_target(target);
   message.set_max_jobs(value.max_jobs);
+  message.set_dead(value.dead);
   write(message, bytes);
 }
 
@@ -255,6 +257,7 @@ void encode(const RemoveReply& value, std::string& bytes) {
   pb::RemoveAnswer message;
   write_column(value.keys, *message.mutable_state());
   message.set_unconfirmed(value.unconfirmed);
+  message.set_away(value.away);
   write(message, bytes);
 }
 

@@ -51,7 +51,8 @@ void from_field(const Field& field, Value& value) {
   X(zone, zone) X(capacity_bytes, capacity_bytes)
 #define MC_JOIN_ANSWER(X) X(removal, removal) X(heartbeat_ms, heartbeat_ms) \
   X(promise_ms, promise_ms)
-#define MC_LOAD(X) X(used_bytes, used_bytes) X(busy_permille, busy_permille) X(draining, draining)
+#define MC_LOAD(X) X(used_bytes, used_bytes) X(busy_permille, busy_permille) X(draining, draining) \
+  X(wall_ns, wall_ns)
 #define MC_HEARTBEAT_ANSWER(X) X(answer, answer) X(removal, removal) \
   X(lease_ms, lease_ms) X(list_version, list_version) X(whole, whole) \
   X(latest_version, latest_version) X(promise_ms, promise_ms) X(asked_ns, asked_ns)
@@ -59,7 +60,7 @@ void from_field(const Field& field, Value& value) {
 #define MC_REPORT_ANSWER(X) X(stream, stream)
 #define MC_MATCH(X) X(name_space, name_space) X(pattern, pattern) X(kind, kind) X(after, after) \
   X(limit, limit)
-#define MC_REMOVED(X) X(removed, removed) X(unconfirmed, unconfirmed)
+#define MC_REMOVED(X) X(removed, removed) X(unconfirmed, unconfirmed) X(away, away)
 #define MC_STATS(X) X(entries, entries) X(tombstones, tombstones) X(members, members) \
   X(reports_missing, reports_missing) X(memory_bytes, memory_bytes) X(published, published) \
   X(located, located) X(repairs_queued, repairs_queued) X(repairs_running, repairs_running) \

@@ -44,6 +44,7 @@ struct MemberInfo {
   bool readable = false;  // Member::readable()
   std::uint64_t used_bytes = 0;
   std::uint64_t entries = 0;
+  std::uint64_t wall_ns = 0;  // its wall clock at the time of the answer; 0: unknown
   bool operator==(const MemberInfo&) const = default;
 };
 struct MembersAnswer {
@@ -123,6 +124,8 @@ struct Remove {
 struct RemoveReply {
   std::vector<Lookup> keys;
   std::uint32_t unconfirmed = 0;  // holders that had not answered by the deadline
+  std::uint32_t away =
+      0;  // hosts that may hold a missing key, and drop the object when they return
 };
 
 struct AwaitReplicas {
@@ -143,11 +146,13 @@ struct Match {
 struct RemoveMatchingAnswer {
   std::uint64_t removed = 0;  // copies, at all holders
   std::uint32_t unconfirmed = 0;
+  std::uint32_t away = 0;  // hosts that remove their objects when they return
 
   // Adds the answer of another partition. A silent host is silent in each partition.
   void add(const RemoveMatchingAnswer& other) {
     removed += other.removed;
     unconfirmed = std::max(unconfirmed, other.unconfirmed);
+    away = std::max(away, other.away);
   }
 };
 struct ListedKey {
@@ -183,6 +188,7 @@ struct Drain {
   // A running drain keeps the targets and the limit of its first request.
   std::vector<NodeId> targets = {};  // the only hosts that take objects; empty: any
   std::uint32_t max_jobs = 0;        // copies under way at once; 0: the master's choice
+  bool dead = false;                 // the node is down, and will not come back
 };
 struct DrainAnswer {
   std::uint64_t copied = 0;

@@ -157,7 +157,10 @@ class Removal(NamedTuple):
     removed: int
     """Number of copies: an object with replicas counts once for each host that held it."""
     unconfirmed: int
-    """Number of hosts without an answer by the deadline. These hosts remove their objects later."""
+    """Number of hosts that are down, or have not answered by the deadline.
+
+    These hosts remove their objects later.
+    """
 
 
 class Task(NamedTuple):
@@ -392,7 +395,7 @@ class Client(_native.Client):
             answer = self.ask(question, (_WALK_S if timeout is None else timeout) + 1)
         except UnsupportedError:
             return self._remove_here(prefix, regex, namespace)
-        return Removal(answer["removed"], answer["unconfirmed"])
+        return Removal(answer["removed"], answer["unconfirmed"] + answer.get("away", 0))
 
     def _remove_here(
         self, prefix: str | bytes, regex: str | bytes | None, namespace: str

@@ -126,6 +126,35 @@ TEST_F(Unreached, NodesShowsWhichHostsAreDown) {
   start_agent(2);
   EXPECT_TRUE(until([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
   EXPECT_EQ(ask(0, "nodes")["down"].size(), 0u);
+  EXPECT_TRUE(ask(0, "nodes")["nodes"][0].isMember("clock_ahead_ms"));
+  EXPECT_NE(mcctl(0, "doctor").find("clocks"), std::string::npos);
+}
+
+TEST_F(Unreached, ARemovalIsRememberedForAHostThatIsDown) {
+  start(3);
+  const auto remove = [&](const std::string& words) {
+    return mcctl(0, "rm " + words + " 2>&1; echo exit status $?");
+  };
+  const auto kill = [&] {
+    agents_[2]->kill_hard();
+    ASSERT_TRUE(until([&] { return ask(0, "nodes")["down"].size() == 1; }));
+  };
+  ASSERT_EQ(put(2, "key", "bytes"), MC_OK);
+  kill();
+  std::string said = remove("key");
+  EXPECT_NE(said.find("no host that is up has the key key"), std::string::npos) << said;
+  EXPECT_NE(said.find("exit status 4"), std::string::npos) << said;
+  said = remove("--prefix other --yes");
+  EXPECT_NE(said.find("1 host is down"), std::string::npos) << said;
+  EXPECT_NE(said.find("exit status 0"), std::string::npos) << said;
+  start_agent(2);
+  ASSERT_TRUE(until([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
+  EXPECT_TRUE(until([&] { return get(2, "key") == "<MC_NOT_FOUND>"; })) << get(2, "key");
+  kill();
+  said = mcctl(0, "drain " + ask(0, "nodes")["down"][0]["address"].asString() + " --dead");
+  EXPECT_NE(said.find("given up"), std::string::npos) << said;
+  EXPECT_EQ(ask(0, "nodes")["down"].size(), 0u);
+  EXPECT_NE(remove("key").find("exit status 3"), std::string::npos);
 }
 
 TEST_F(Unreached, AnAgentWithAnotherKeySaysSo) {

@@ -2,10 +2,14 @@
 //
 // Members that were away while objects were removed or replaced, and that come back to a new
 // leader.
+#include <gmock/gmock.h>
+
 #include "sim/fleet_fixture.h"
 
 namespace mc::sim {
 namespace {
+
+using ::testing::HasSubstr;
 
 using Absence = FleetTest;
 
@@ -127,6 +131,16 @@ TEST_F(Absence, AnUpsertMadeMeanwhileWinsWhateverTheClocksSay) {
   }
 }
 
+TEST_F(Absence, NodesShowsHowFarTheClocksOfOtherHostsAreAhead) {
+  other().wall_offset_ns = 5'000 * kMs;
+  third().wall_offset_ns = -3'000 * kMs;
+  turn_for(500 * kMs);
+  const std::string nodes = ask("nodes", "{}");
+  EXPECT_THAT(nodes, HasSubstr("\"clock_ahead_ms\":5000,"));
+  EXPECT_THAT(nodes, HasSubstr("\"clock_ahead_ms\":-3000,"));
+  EXPECT_THAT(nodes, HasSubstr("\"clock_ahead_ms\":0,"));
+}
+
 // The next leader has never met the absent member.
 TEST_F(Absence, AnUpsertMadeMeanwhileUnderTheNextLeaderWinsAsWell) {
   other().wall_offset_ns = 5'000 * kMs;
@@ -185,6 +199,94 @@ TEST_F(Absence, ALeaderThatForgetsAbsentMembersBringsTheObjectBack) {
   change_leader();
   let_other_come_back();
   EXPECT_TRUE(holds(other(), "key"));
+}
+
+// The only holder is gone when the object is removed.
+class RemovalMeanwhile : public FleetTest {
+ protected:
+  void remove_while_the_holder_is_away() {
+    ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+    ASSERT_EQ(end_of(fleet_.put(other(), "kept", kBytes)), MC_OK);
+    turn_for(500 * kMs);
+    let_other_be_away();
+    EXPECT_EQ(read(writer(), "key"), MC_NOT_FOUND);
+    EXPECT_EQ(end_of(fleet_.remove(writer(), "key")), MC_HOLDER_AWAY);
+  }
+  void expect_removed() {
+    EXPECT_FALSE(holds(other(), "key"));
+    EXPECT_TRUE(holds(other(), "kept"));
+    EXPECT_EQ(read(writer(), "key"), MC_NOT_FOUND);
+    EXPECT_EQ(read(writer(), "kept"), MC_OK);
+    EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND) << "nobody is away";
+  }
+  // The operator does not expect the host back.
+  std::string give_up_other() { return ask("drain", R"({"dead":true,"node":)" + id() + "}"); }
+  bool nodes_show_that_other_is_down() {
+    const std::string nodes = ask("nodes", "{}");
+    const std::size_t down = nodes.find("\"down\":");
+    return down != std::string::npos && nodes.find(id(), down) != std::string::npos;
+  }
+  std::string id() { return std::to_string(other().id()); }
+};
+
+TEST_F(RemovalMeanwhile, IsDoneWhenTheHolderReturns) {
+  remove_while_the_holder_is_away();
+  let_other_come_back();
+  expect_removed();
+}
+
+TEST_F(RemovalMeanwhile, IsDoneUnderTheNextLeader) {
+  remove_while_the_holder_is_away();
+  change_leader();
+  let_other_come_back();
+  expect_removed();
+}
+
+TEST_F(RemovalMeanwhile, LeavesALaterPut) {
+  remove_while_the_holder_is_away();
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", 2 * kBytes)), MC_OK);
+  let_other_come_back();
+  EXPECT_FALSE(holds(other(), "key"));
+  EXPECT_EQ(length_read(third(), "key"), 2 * kBytes);
+}
+
+TEST_F(RemovalMeanwhile, OfAHostThatIsGivenUpFindsNothingToWaitFor) {
+  remove_while_the_holder_is_away();
+  EXPECT_NE(give_up_other().find("\"done\":true"), std::string::npos);
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "kept")), MC_NOT_FOUND);
+  change_leader();
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND);
+  EXPECT_NE(give_up_other().find("MC_NOT_FOUND"), std::string::npos)
+      << "the host is given up already";
+  let_other_come_back();
+  EXPECT_FALSE(holds(other(), "key"));
+  EXPECT_FALSE(holds(other(), "kept")) << "the next leader does not know what the host missed";
+  EXPECT_NE(give_up_other().find("MC_NOT_FOUND"), std::string::npos) << "the host is up";
+}
+
+TEST_F(RemovalMeanwhile, EndsLikeThatUnderEachLaterLeaderAndNodesShowsTheHost) {
+  remove_while_the_holder_is_away();
+  for (unsigned leaders = 0; leaders < 2; ++leaders) {
+    change_leader();
+    EXPECT_TRUE(nodes_show_that_other_is_down());
+    EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_HOLDER_AWAY);
+  }
+  EXPECT_NE(give_up_other().find("\"done\":true"), std::string::npos);
+  EXPECT_FALSE(nodes_show_that_other_is_down());
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND);
+}
+
+TEST_F(RemovalMeanwhile, OfAHostThatWasDrainedFindsNothingToWaitFor) {
+  ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+  ASSERT_TRUE(fleet_.turn_until(
+      [&] {
+        return ask("drain", R"({"node":)" + id() + "}").find("\"done\":true") != std::string::npos;
+      },
+      10 * kSoonNs));
+  let_other_be_away();
+  EXPECT_FALSE(nodes_show_that_other_is_down());
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND);
+  EXPECT_EQ(read(writer(), "key"), MC_OK);
 }
 
 }  // namespace

@@ -59,6 +59,13 @@ class FleetTest : public ::testing::Test {
   void turn_for(std::uint64_t ns) {
     fleet_.turn_until([] { return false; }, ns);
   }
+  // A question to the agent of writer(), as mcctl asks it.
+  std::string ask(std::string_view verb, const std::string& request) {
+    std::string said;
+    writer().cluster().ask(verb, request, [&](std::string answer) { said = std::move(answer); });
+    EXPECT_TRUE(fleet_.turn_until([&] { return !said.empty(); }, kSoonNs));
+    return said;
+  }
   mc_status read(SimNode& node, const std::string& key) {
     shm::Word64 pin{};
     const mc_status status = end_of(fleet_.get(node, key, pin));

@@ -271,10 +271,12 @@ void SimWorld::look_at_remote_request(Client& client) {
       return end_put(client, History::Ending::kStored);
     case RemoteRequest::Kind::kFetch:
       return end_get(client);
-    case RemoteRequest::Kind::kRemove:
-      history_.end_remove(client.remove, status == MC_OK || status == MC_NOT_FOUND, status == MC_OK,
-                          now_ns_);
+    case RemoteRequest::Kind::kRemove: {
+      // A removal is remembered for a holder that is away.
+      const bool sure = status == MC_OK || status == MC_HOLDER_AWAY;
+      history_.end_remove(client.remove, sure || status == MC_NOT_FOUND, sure, now_ns_);
       return end(client);
+    }
     case RemoteRequest::Kind::kExists:
       return end(client);
   }

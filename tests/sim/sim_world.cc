@@ -477,7 +477,7 @@ void SimWorld::run() {
     }
     // A refused put takes a later version. If hosts guessed that version, clocks would drive each
     // other ahead.
-    if (node->latest_version() > agent::ClusterTenant::wall_ns() + kMostOffsetNs) {
+    if (node->latest_version() > wall_ns() + kMostOffsetNs) {
       history_.fail("the versions of node " + std::to_string(node->id()) +
                     " have run ahead of all clocks");
     }

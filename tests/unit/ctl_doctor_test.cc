@@ -80,6 +80,22 @@ TEST(CtlDoctor, AClusterWithoutAMasterOrWithAMemberOutOfReachIsNotWell) {
   EXPECT_NE(check_members(agent).finding.find("7 at 127.0.0.1:7401"), std::string::npos);
 }
 
+TEST(CtlDoctor, AHostWhoseClockIsFarFromThisHostsIsNamed) {
+  AgentFacts agent = good_agent();
+  EXPECT_EQ(check_clocks(agent).health, Health::kOk) << "no cluster";
+  agent.members = 3;
+  agent.clock_of = "7 at 127.0.0.1:7401";
+  for (const std::int64_t close_ms : {-1'000, 0, 1'000}) {
+    agent.clock_ahead_ms = close_ms;
+    EXPECT_EQ(check_clocks(agent).health, Health::kOk) << close_ms;
+  }
+  agent.clock_ahead_ms = 3'200;
+  EXPECT_EQ(check_clocks(agent).health, Health::kWarn);
+  EXPECT_EQ(check_clocks(agent).finding, "7 at 127.0.0.1:7401 is 3.2 s ahead of this host");
+  agent.clock_ahead_ms = -60'000;
+  EXPECT_EQ(check_clocks(agent).finding, "7 at 127.0.0.1:7401 is 60.0 s behind this host");
+}
+
 TEST(CtlDoctor, TheOneSidedTransportIsShownWithItsObstacles) {
   HostFacts host = good_host();
   AgentFacts agent = good_agent();

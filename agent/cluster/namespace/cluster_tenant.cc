@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 #include "libmc/base/hash.h"
 #include "shm/pins.h"
@@ -44,12 +43,6 @@ ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::Key
     clock_.saw(book_->row(entry).version);
   }
   adopt_stripes();
-}
-
-std::uint64_t ClusterTenant::wall_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
 }
 
 // The low half is the index's own hash of the key. Names therefore need no table beside the index.

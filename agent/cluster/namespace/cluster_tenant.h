@@ -71,7 +71,6 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   VersionBook& book() { return *book_; }
   std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
   metadata::KeyHash name_of(std::string_view key) const;
-  static std::uint64_t wall_ns();
   // Finds the object with that name; kNoEntry if there is none.
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds

@@ -191,7 +191,7 @@ void Placer::take_answer(Placement& placement) {
       }
       clock_.saw(answer.refused_up_to);
       ++placement.versions;
-      placement.put.version = clock_.next(ClusterTenant::wall_ns());
+      placement.put.version = clock_.next(wall_ns());
       placement.at = Step::kOffering;
       return;
     case HoldOutcome::kNoRoom:

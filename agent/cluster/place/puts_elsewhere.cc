@@ -119,7 +119,7 @@ void PutsElsewhere::place(PutElsewhere& put, std::vector<MemberId> nodes, bool c
   what.remote_request = put.remote_request;
   what.name = put.name;
   what.region = put.region;
-  what.version = clock_.next(ClusterTenant::wall_ns());
+  what.version = clock_.next(wall_ns());
   what.offset = source.offset;
   what.length = source.order.length;
   what.sum = source.order.checksum;

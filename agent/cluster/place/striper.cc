@@ -39,7 +39,7 @@ OperationId Striper::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       operations_.begin(std::make_unique<Striping>(*this, remote_request), &tenant);
   striping.name = name;
   striping.region = region;
-  striping.version = clock_.next(ClusterTenant::wall_ns());
+  striping.version = clock_.next(wall_ns());
   StripeFacts& facts = striping.facts;
   facts.put = striping.version;
   facts.whole_bytes = order.length;
@@ -289,7 +289,7 @@ void Striper::look_at_hosts(Striping& striping) {
   if (behind > 0) {
     ++counters_.behind;
     if (striping.versions >= kMaxStripeVersions) return fail(striping, counters_.failed);
-    striping.version = clock_.next(ClusterTenant::wall_ns());
+    striping.version = clock_.next(wall_ns());
     return begin_sealing(striping);
   }
   const metadata::KeyHash name = striping.name;

@@ -293,7 +293,8 @@ MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info) MC
 MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count,
                                mc_stat_info* infos, mc_status* statuses) MC_NOEXCEPT;
 
-/* Views of a removed object stay valid until the release. timeout_ns 0: the default. */
+/* Views of a removed object stay valid until the release. timeout_ns 0: the default. MC_HOLDER_AWAY: no
+ * host that is up has the object; a host that is down drops the object when the host returns. */
 MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) MC_NOEXCEPT;
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t timeout_ns) MC_NOEXCEPT;
