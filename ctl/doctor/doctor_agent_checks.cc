@@ -129,7 +129,10 @@ Verdict check_clocks(const AgentFacts& agent) {
   if (agent.members < 2) return {name, Health::kOk, "no other host's clock is known", {}};
   const std::int64_t apart_ms = std::abs(agent.clock_ahead_ms);
   if (apart_ms <= kClocksApartMs) {
-    return {name, Health::kOk, fmt::format("of all hosts are within {} ms", apart_ms), {}};
+    return {name,
+            Health::kOk,
+            fmt::format("of all hosts are within {} ms of this host's", apart_ms),
+            {}};
   }
   return {
       name, Health::kWarn,

@@ -213,7 +213,8 @@ AgentFacts probe_agent(const Context& context) {
   for (const Json::Value& node : array_field(*nodes, "nodes")) {
     ++out.members;
     const std::string name = text_field(node, "node") + " at " + text_field(node, "address");
-    const std::int64_t ahead_ms = field(node, "clock_ahead_ms").asInt64();
+    const Json::Value& ahead = field(node, "clock_ahead_ms");
+    const std::int64_t ahead_ms = ahead.isInt64() ? ahead.asInt64() : 0;
     if (std::abs(ahead_ms) > std::abs(out.clock_ahead_ms)) {
       out.clock_ahead_ms = ahead_ms;
       out.clock_of = name;
