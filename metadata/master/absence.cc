@@ -48,7 +48,7 @@ Absence::Absence(const Term& term, Save save, std::uint64_t now_ns)
     member.given_up = entry.value == kGivenUp;
     if (!member.given_up) expected_back_.insert(*node);
     if (entry.value != kMissedRemovals && !member.given_up) continue;
-    member.marked = member.missed_before = true;
+    member.marked = member.missed = true;
     --unmarked_;
   }
   for (const Entry& entry : term.removed) {
@@ -168,15 +168,14 @@ void Absence::give_up(NodeId node) {
   if (expected_back_.erase(node) == 0) return;
   Member& member = away(node);
   if (!std::exchange(member.marked, true)) --unmarked_;
-  member.given_up = member.recorded = true;
+  member.given_up = member.missed = member.recorded = true;
   save(away_key(node), std::string(kGivenUp));
   if (unmarked_ == 0) forget_removals();
 }
 
 bool Absence::may_have_missed(NodeId node, std::uint64_t removals_seen) const {
   const auto found = away_.find(node);
-  return found != away_.end() && found->second.missed_before &&
-         removals_seen < found->second.heard_from;
+  return found != away_.end() && found->second.missed && removals_seen < found->second.heard_from;
 }
 
 // ---- Removals -----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Absence {
     bool late = false;           // has reported
     bool recorded = false;       // the store has an entry for this member
     bool marked = false;         // the store's entry says "missed removals"
-    bool missed_before = false;  // the entry said so when this leader began
+    bool missed = false;         // removals that this leader cannot name
     std::uint64_t heard_from = 0;
   };
   using Chunk = std::vector<RemoveItem>;

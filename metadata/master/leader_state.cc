@@ -940,9 +940,12 @@ void LeaderState::give_up(rpc::Link& link, const rpc::Request& request, NodeId n
   answer(link, request.id, done);
 }
 
+// The member misses this number, and the removals that nobody remembers for the member from now on.
 void LeaderState::give_up(NodeId node) {
   absence_.give_up(node);
   membership_.forget_down(node);
+  directory_.number_removal();
+  note_removals();
 }
 
 void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,

@@ -264,6 +264,17 @@ TEST_F(RemovalMeanwhile, OfAHostThatIsGivenUpFindsNothingToWaitFor) {
   EXPECT_NE(give_up_other().find("MC_NOT_FOUND"), std::string::npos) << "the host is up";
 }
 
+TEST_F(RemovalMeanwhile, OfAHostThatIsGivenUpHoldsUnderTheSameLeaderWhenTheHostReturns) {
+  remove_while_the_holder_is_away();
+  EXPECT_NE(give_up_other().find("\"done\":true"), std::string::npos);
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "kept")), MC_NOT_FOUND);
+  let_other_come_back();
+  for (const char* const key : {"key", "kept"}) {
+    EXPECT_FALSE(holds(other(), key));
+    EXPECT_EQ(read(writer(), key), MC_NOT_FOUND);
+  }
+}
+
 TEST_F(RemovalMeanwhile, EndsLikeThatUnderEachLaterLeaderAndNodesShowsTheHost) {
   remove_while_the_holder_is_away();
   for (unsigned leaders = 0; leaders < 2; ++leaders) {
