@@ -87,12 +87,12 @@ class Absence {
 
  private:
   struct Member {
-    bool here = false;           // joined, and reporting
-    bool given_up = false;       // the store's entry says "given up"
-    bool late = false;           // has reported
-    bool recorded = false;       // the store has an entry for this member
-    bool marked = false;         // the store's entry says "missed removals"
-    bool missed = false;         // removals that this leader cannot name
+    bool here = false;      // joined, and reporting
+    bool given_up = false;  // the store's entry says "given up"
+    bool late = false;      // has reported
+    bool recorded = false;  // the store has an entry for this member
+    bool marked = false;    // the store's entry says "missed removals"
+    bool missed = false;    // removals that this leader cannot name
     std::uint64_t heard_from = 0;
   };
   using Chunk = std::vector<RemoveItem>;
