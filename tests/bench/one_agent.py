@@ -92,11 +92,12 @@ class OpenOptions(ctypes.Structure):
 class Client:
     """A client that opens and puts; the structures are those of libmc/include/mc/mc.h."""
 
-    def __init__(self, library, agent_socket):
+    def __init__(self, library, agent_socket, timeout_ns=0):
         self._libmc = ctypes.CDLL(library)
         self._libmc.mc_last_error.restype = ctypes.c_char_p
         self._client = ctypes.c_void_p()
-        options = OpenOptions(struct_size=ctypes.sizeof(OpenOptions), agent=agent_socket.encode())
+        options = OpenOptions(struct_size=ctypes.sizeof(OpenOptions), agent=agent_socket.encode(),
+                              timeout_ns=timeout_ns)
         self._check(self._libmc.mc_open(ctypes.byref(options), ctypes.byref(self._client)))
 
     def _check(self, status):

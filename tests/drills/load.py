@@ -42,18 +42,28 @@ View = ctypes.c_uint8 * 256  # larger than mc_view
 class PutOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("timeout_ns", ctypes.c_uint64),
                 ("parent", Slice), ("pin", ctypes.c_int), ("upsert", ctypes.c_uint32),
-                ("pin_ttl_ms", ctypes.c_uint64), ("group", ctypes.c_void_p)]
+                ("pin_ttl_ms", ctypes.c_uint64), ("group", ctypes.c_void_p),
+                ("replicas", ctypes.c_uint32), ("visibility", ctypes.c_int)]
+
+
+VISIBLE_REPLICATED = 2
 
 
 class Client(one_agent.Client):
     """With gets of known objects. Statuses are those of mc.h."""
 
-    def __init__(self, library, socket):
-        super().__init__(library, socket)
+    def __init__(self, library, socket, timeout_ns=0):
+        super().__init__(library, socket, timeout_ns)
         self._buffer = ctypes.create_string_buffer(LARGEST_BYTES)
 
     def put_status(self, key, value):
         return self._libmc.mc_put(self._client, _slice(key), _slice(value), None)
+
+    def upsert_replicated(self, key, value, hosts):
+        """Replaces what is stored. Status 0: so many hosts hold the object."""
+        options = PutOptions(struct_size=ctypes.sizeof(PutOptions), upsert=1, replicas=hosts,
+                             visibility=VISIBLE_REPLICATED)
+        return self._libmc.mc_put(self._client, _slice(key), _slice(value), ctypes.byref(options))
 
     def get(self, key):
         """(status, bytes)"""
