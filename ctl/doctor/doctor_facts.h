@@ -80,7 +80,7 @@ struct AgentFacts {
   // The list of members; empty while no master is ready.
   std::uint32_t members = 0;
   std::string unreachable_members;  // "id at address", separated by commas
-  // The wall clock that differs most from this host's, and its member; 0: no other clock is known.
+  // Of the member whose wall clock differs most from this host's; 0: no other clock is known.
   std::int64_t clock_ahead_ms = 0;
   std::string clock_of;  // "id at address"
   std::string one_sided;

@@ -234,6 +234,10 @@ void run_relocation(Context& context, const std::string& verb, const RelocationO
 }
 
 void run_drain(Context& context, const NodeOptions& options) {
+  if (options.stop && options.dead) {
+    return report_usage(context, "drain", "--stop and --dead exclude each other",
+                        "--stop for a node that is up, --dead for a node that is down");
+  }
   Json::Value request;
   request["node"] = node_value(options.node);
   request["stop"] = options.stop;
@@ -256,9 +260,12 @@ void run_drain(Context& context, const NodeOptions& options) {
     print_json(*answer);
     return;
   }
+  if (options.dead) {
+    fmt::print("given up\n");
+    return;
+  }
   fmt::print("{}: {} copied, {} failed, {} found no place\n",
-             options.dead                  ? "given up"
-             : options.stop                ? "stopped"
+             options.stop                  ? "stopped"
              : flag_field(*answer, "done") ? "drained"
                                            : "draining",
              number_field(*answer, "copied"), number_field(*answer, "failed"),
@@ -365,7 +372,8 @@ Verb nodes_verb(Context& context) {
 
 STATE is ok, suspected (not heard for 600 ms), draining, or down (not heard for a second), with the
 time since then. REACHABLE tells whether this host's agent has a lane to the node, or would try to
-open one. * marks this host's agent.)",
+open one. * marks this host's agent. With --json, clock_ahead_ms is the wall clock of the node less
+this host's, as the master heard the clocks.)",
       .footer = footer_of("mcctl nodes"),
       .run = [&context] { run_nodes(context); },
   };
@@ -461,8 +469,8 @@ master knows the copy, so nothing is lost. Meanwhile the node takes no new objec
 nodes. After the drain, the agent of the node can be stopped.
 
 --dead gives up a node that is down: mcctl nodes shows the node no longer, and the removal of a key
-that no host has ends with "no such object" again. If the node comes back, its objects may be lost. A
-node that is stopped after its drain is given up at once.)",
+that no host has ends with "no such object" again. If the node comes back, the objects of the node may be
+lost. A node that is stopped after its drain is given up at once.)",
       .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop\n"
                           "  mcctl drain 10.0.0.7:7400 --dead"),
       .options = {node_option(*options),

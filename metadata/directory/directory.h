@@ -64,8 +64,8 @@ class Directory {
 
   // Refuses removals of another directory here as well.
   void bury(std::span<const RemoveItem> removed);
-  // Raises the number of replicas that the key wants, until its holders say otherwise. False: as many are wanted
-  // already, or the key has no holder, or is striped.
+  // Raises the number of wanted replicas of the key, until a holder publishes another number. False: nothing changed,
+  // because the key wants as many replicas already, has no holder, or is striped.
   bool want_replicas(KeyHash hash, std::uint8_t replicas);
   // The node is ordered to drop the object and no longer counts as a holder. The version stays
   // welcome: if the order is lost with the link, the next report names the object again.

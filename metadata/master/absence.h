@@ -73,9 +73,10 @@ class Absence {
   void caught_up(NodeId node);
   // The member has reported all its objects. It hears of every removal from now on.
   void reported(NodeId node);
-  // The member is not expected back. If the member comes back, it brings no removed object back, and may lose others.
+  // The member is not expected back. A member that comes back all the same restores no removed object, and may lose
+  // other objects.
   void give_up(NodeId node);
-  // The members that are gone and expected back. They may hold objects that no directory knows.
+  // The members that are gone and expected back. These members may hold objects that no directory knows.
   [[nodiscard]] const std::set<NodeId>& expected_back() const { return expected_back_; }
   // Whether the member missed removals that no master can name any more.
   [[nodiscard]] bool may_have_missed(NodeId node, std::uint64_t removals_seen) const;

@@ -183,7 +183,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
   // gone, orders that waited only for this node are complete now.
   if (membership_.find(node) != nullptr) return;
-  if (drained) give_up(node);  // it holds no object
+  if (drained) give_up(node);  // the node holds no object
   fanout_.fenced(node);
   drops_.fenced(node);
 }
@@ -713,8 +713,8 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
                 });
 }
 
-// A host that is away may hold a missing key. The directory refuses the object when the host returns. The host gave
-// the object a version that this leader has heard.
+// A host that is away may hold a missing key. When the host returns, the directory refuses the object, because the
+// leader has heard a version as late as the object's.
 std::vector<Holding> LeaderState::bury_unknown(const wire::Remove& wanted,
                                                const RemoveAnswer& removed) {
   std::vector<RemoveItem> unknown;
@@ -927,7 +927,7 @@ void LeaderState::give_up(rpc::Link& link, const rpc::Request& request, NodeId n
     return refuse(link, request.id, MC_INVALID_ARGUMENT,
                   "node " + std::to_string(node) + " is not down; stop its agent first");
   }
-  // The last leader's members that have not come: the recovery waits for this one no longer.
+  // The recovery waits for the last leader's members. The recovery waits for this member no longer.
   if (const auto expected = expected_.find(node); expected != expected_.end()) {
     const Incarnation incarnation = expected->second.incarnation;
     expected_.erase(expected);
@@ -940,7 +940,7 @@ void LeaderState::give_up(rpc::Link& link, const rpc::Request& request, NodeId n
   answer(link, request.id, done);
 }
 
-// The member misses this number, and the removals that nobody remembers for the member from now on.
+// No removal is remembered for the member from now on. The number below tells the next join that removals are missing.
 void LeaderState::give_up(NodeId node) {
   absence_.give_up(node);
   membership_.forget_down(node);

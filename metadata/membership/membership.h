@@ -66,7 +66,7 @@ struct Load {
   std::uint32_t busy_permille = 0;  // of its network and copies
   bool draining = false;
   std::optional<std::uint64_t> capacity_bytes = {};  // at this time; without: as at the join
-  std::uint64_t wall_ns = 0;                         // its wall clock at the heartbeat; 0: unknown
+  std::uint64_t wall_ns = 0;  // the member's wall clock at the heartbeat; 0: unknown
 };
 
 enum class MemberState : std::uint8_t { kOk, kSuspected };
@@ -76,7 +76,7 @@ struct Member {
   Load load;
   MemberState state = MemberState::kOk;
   std::uint64_t joined_ns = 0;  // by the clock of the now_ns arguments
-  // Its wall clock when the clock of the now_ns arguments was 0, by the latest heartbeat; 0: unknown.
+  // The member's wall clock when the clock of the now_ns arguments was 0, by the latest heartbeat; 0: unknown.
   std::uint64_t wall_at_zero_ns = 0;
   bool reported = false;  // all objects, since the member joined
   // The time until a member is suspected has passed without a heartbeat. A member that only peers'
@@ -138,7 +138,7 @@ class Membership {
   [[nodiscard]] const Member* find(NodeId node) const;
   [[nodiscard]] std::vector<Member> members() const;  // by node id
   [[nodiscard]] std::size_t count() const { return records_.size(); }
-  // The node is no longer down: it will not come back.
+  // From now on down() leaves the node out.
   void forget_down(NodeId node);
   // By node id; of the last max_members members that are gone.
   [[nodiscard]] std::vector<DownMember> down(std::uint64_t now_ns) const;

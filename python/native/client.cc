@@ -156,7 +156,7 @@ nb::object get(const Client& self, nb::handle key, nb::handle fallback) {
   return bytes;
 }
 
-// The result of read(core, key, &status) for each key; None for a miss, a mismatch or an outage.
+// Calls read(core, key, &status) for each key and returns the results. A miss, a mismatch or an outage gives None.
 template <typename Read>
 nb::list read_each(const Client& self, nb::handle keys, Read read) {
   const CorePtr core = self.core();

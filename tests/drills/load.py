@@ -6,6 +6,7 @@ objects one after the other and notes each acknowledged put in memory that the d
 processes are forks and end with the drill. One thread each.
 """
 
+import argparse
 import ctypes
 import mmap
 import os
@@ -18,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import one_agent  # noqa: E402
 from one_agent import BenchError, Slice  # noqa: E402
 
+PATIENCE_S = 60.0
 LARGEST_BYTES = 16 << 10
 COUNTERS = struct.Struct("QQQQ")  # acknowledged puts, gets, lost objects, wrong bytes
 PATTERN_BYTES = 1 << 20
@@ -154,3 +156,37 @@ def wait_for_progress(writers, timeout_s):
         if not all(writer.alive() for writer in writers):
             raise BenchError("a writer died")
         time.sleep(0.001)
+
+
+def wait_until(holds, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise BenchError(f"{what}: not within {PATIENCE_S:.0f} s")
+        time.sleep(0.01)  # between two looks
+
+
+# ---- Scripts of drills --------------------------------------------------------------------------
+
+def parser(text):
+    """A parser of the common options, with the help that the lines of a script's docstring give."""
+    title, _, *more = text.splitlines()
+    result = one_agent.parser(title)
+    result.epilog = "\n".join(more)
+    result.formatter_class = argparse.RawDescriptionHelpFormatter
+    return result
+
+
+def run_drills(parser, drills, run):
+    """Parses the command line and calls run(options, name) for each wanted drill. Returns the exit status."""
+    parser.add_argument("drill", nargs="*", metavar="DRILL", help="only these drills")
+    options = parser.parse_args()
+    for name in options.drill:
+        if name not in drills:
+            parser.error(f"{name}: no such drill; there are {', '.join(drills)}")
+    try:
+        held = [run(options, name) for name in options.drill or drills]
+    except (BenchError, RuntimeError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0 if all(held) else 1

@@ -31,7 +31,6 @@ import load
 
 KEYS = 192
 PROCESSES = 16
-LARGEST_BYTES = load.LARGEST_BYTES
 WORD = struct.Struct("<Q")
 HEAD = struct.Struct("<QQ")  # key and number
 REMOVAL_EVERY = 8
@@ -122,20 +121,21 @@ class Process:
         self._chosen = random.Random(index)
 
     def run(self, step):
-        """Calls step() for ever, and counts what it returns."""
+        """Calls step() for ever. Counts the Counts that step() returns."""
         shared = self._shared
         while True:
             if shared.paused:
                 shared.set_count(self._index, Count.PAUSED, 1)
-                time.sleep(0.005)
+                time.sleep(0.005)  # no event tells of the end of the pause
                 continue
             shared.set_count(self._index, Count.PAUSED, 0)
             shared.add(self._index, Count.CALLS)
-            what = step()
-            if what is not None:
-                shared.add(self._index, what)
-            if what == Count.FAILED:
-                time.sleep(0.002)  # an agent that is not there fails at once
+            verdict = step()
+            if verdict is not None:
+                shared.add(self._index, verdict)
+            if verdict == Count.FAILED:
+                # A call to an agent that is not there fails at once, and would take the CPU of the other processes.
+                time.sleep(0.002)
 
     # ---- Writers
 
@@ -157,7 +157,7 @@ class Process:
         return self._judge(self._chosen.randrange(KEYS))
 
     def _judge(self, key):
-        """What a read of the key shows: a Count, or None if all is well."""
+        """Reads the key. Returns None if all is well, else a Count."""
         floor = self._shared.acknowledged(key)
         status, value = self._client.get(name_of(key))
         ceiling = self._shared.begun(key)
@@ -182,13 +182,13 @@ class Process:
         return Count.STALE if number < floor else None
 
     def audit(self):
-        """Every register has its last acknowledged state, or a later one. Returns the registers that have not."""
+        """Returns the registers that have neither the last acknowledged state nor a later one."""
         lost = []
         deadline = time.monotonic() + AUDIT_S
         for key in range(KEYS):
             verdict = self._judge(key)
             while verdict in (Count.MISSED, Count.FAILED) and time.monotonic() < deadline:
-                time.sleep(0.02)
+                time.sleep(0.02)  # between two tries: the cluster recovers, and no event tells when
                 verdict = self._judge(key)
             if verdict is not None:
                 lost.append({"register": key, "verdict": verdict.name})

@@ -6,6 +6,7 @@ usage: relay.py ADDRESS PORT TARGET_PORT DELAY_MS. The delay counts once each wa
 """
 
 import asyncio
+import contextlib
 import sys
 
 CHUNK_BYTES = 64 << 10
@@ -14,28 +15,32 @@ MOST_CHUNKS = 256  # under way, each way: 16 MiB
 
 async def take(reader, under_way, delay_s):
     now = asyncio.get_running_loop().time
-    while chunk := await reader.read(CHUNK_BYTES):
+    chunk = b" "
+    while chunk:
+        try:
+            chunk = await reader.read(CHUNK_BYTES)
+        except OSError:
+            chunk = b""
         await under_way.put((now() + delay_s, chunk))
-    await under_way.put((now() + delay_s, b""))
 
 
 async def give(writer, under_way):
     now = asyncio.get_running_loop().time
     while True:
         due, chunk = await under_way.get()
-        await asyncio.sleep(due - now())
+        await asyncio.sleep(due - now())  # the delay
         if not chunk:
             return writer.close()
-        writer.write(chunk)
-        await writer.drain()
+        if not writer.is_closing():
+            writer.write(chunk)
+            with contextlib.suppress(OSError):
+                await writer.drain()
 
 
 async def forward(reader, writer, delay_s):
+    """Ends when the reader has ended, and all bytes are through. The bytes for a closed writer are lost."""
     under_way = asyncio.Queue(MOST_CHUNKS)
-    try:
-        await asyncio.gather(take(reader, under_way, delay_s), give(writer, under_way))
-    except OSError:
-        writer.close()
+    await asyncio.gather(take(reader, under_way, delay_s), give(writer, under_way))
 
 
 async def serve(address, port, target_port, delay_s):

@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 

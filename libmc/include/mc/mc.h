@@ -161,7 +161,7 @@ typedef enum mc_visibility {
   MC_VISIBLE_CLUSTER = 0, /* every host can find the object; without a master, like LOCAL */
   MC_VISIBLE_LOCAL = 1,   /* every client of this host can; other hosts soon after */
   /* Like CLUSTER, and as many hosts as `replicas` says hold the object. MC_NO_MASTER, MC_TIMEOUT: the
-   * object is stored, and there may be too few copies. MC_NOT_FOUND: it was removed meanwhile. */
+   * object is stored, and there may be too few copies. MC_NOT_FOUND: a removal came meanwhile. */
   MC_VISIBLE_REPLICATED = 2
 } mc_visibility;
 
