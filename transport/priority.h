@@ -7,7 +7,8 @@
 //
 //   A waiting class gets its part of the bytes whatever the other classes want, so no class
 //   starves. If only one class waits, the class gets all. Rails also give the lower classes smaller
-//   windows, so that a foreground read does not find a rail full of less urgent slices.
+//   windows while a higher class sends, so that a foreground read does not find a rail full of less
+//   urgent slices.
 // Threads: a value of the owner. Pure.
 #pragma once
 

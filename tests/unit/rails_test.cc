@@ -251,6 +251,37 @@ TEST(Rails, BackgroundReadsLeaveRoom) {
   EXPECT_TRUE(rails.choose(kMinSliceBytes));
 }
 
+// Sends slices of the class until no window has room. Returns their bytes.
+std::uint64_t fill(Rails& rails, Priority priority) {
+  std::uint64_t sent = 0;
+  for (; rails.choose(kMinSliceBytes, Rails::kAllNear, priority); sent += kMinSliceBytes) {
+    rails.on_sent(0, kMinSliceBytes, priority);
+  }
+  return sent;
+}
+
+TEST(Rails, BackgroundReadsFillTheRailIfNoOtherClassSendsForLong) {
+  Rails rails = up(1);
+  const std::uint64_t window = rails.window_bytes(0);
+  std::uint64_t outstanding = 0;
+  for (int i = 0; i < 1024 && outstanding < window; ++i) {
+    outstanding += fill(rails, Priority::kMigration);
+    if (outstanding < window) {
+      EXPECT_EQ(outstanding, window / 4);
+      rails.on_done(0, kMinSliceBytes, Priority::kMigration);
+      outstanding -= kMinSliceBytes;
+    }
+  }
+  EXPECT_EQ(outstanding, window);
+  // A slice of a higher class ends this at once.
+  for (; outstanding > 0; outstanding -= kMinSliceBytes) {
+    rails.on_done(0, kMinSliceBytes, Priority::kMigration);
+  }
+  rails.on_sent(0, kMinSliceBytes, Priority::kPrefetch);
+  EXPECT_EQ(fill(rails, Priority::kMigration), window / 4);
+  EXPECT_EQ(fill(rails, Priority::kPrefetch), window / 2 - kMinSliceBytes);
+}
+
 TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
   Rails rails(2, 4, Rails::Paths::kSeparate);
   rails.set_traits(0, {.bytes_per_ns = 50});

@@ -24,6 +24,9 @@ constexpr std::uint64_t kMinMeasureNs = 50'000;
 constexpr double kSlowShare = 0.5;
 constexpr double kStallSlices = 8;
 constexpr double kMaxWindowBytes = 64.0 * 1024 * 1024;
+// A lower class that has sent so many windows since a higher class sent a slice is alone. On lanes
+// this takes some 20 ms, so a caller who reads one object after another counts as present.
+constexpr std::uint64_t kAloneWindows = 64;
 // For a separate path. A caller that waits for the bytes of a small window measures the window, not
 // the path.
 constexpr double kLeastWindowBytes = 4.0 * kMaxSliceBytes;
@@ -33,18 +36,6 @@ std::uint32_t slice_for(double bytes_per_ns, std::uint64_t latency_ns) {
   const double bytes =
       std::clamp(bytes_per_ns * slice_ns, double{kMinSliceBytes}, double{kMaxSliceBytes});
   return std::bit_floor(static_cast<std::uint32_t>(bytes));
-}
-
-std::uint64_t share_of(std::uint64_t window_bytes, Priority priority) {
-  switch (priority) {
-    case Priority::kForeground:
-      return window_bytes;
-    case Priority::kPrefetch:
-      return window_bytes / 2;
-    case Priority::kMigration:
-      return window_bytes / 4;
-  }
-  return window_bytes;
 }
 
 }  // namespace
@@ -120,12 +111,19 @@ std::uint64_t Rails::window_of(const Rail& rail) const {
   return static_cast<std::uint64_t>(std::min(bytes, kMaxWindowBytes));
 }
 
+// A class beside higher classes leaves room in the window, so that a slice of a higher class finds
+// some. A class that is alone has the whole window.
+std::uint64_t Rails::share_of(const Rail& rail, Priority priority) const {
+  const auto i = static_cast<std::size_t>(priority);
+  return alone_bytes_[i] >= kAloneWindows * rail.window ? rail.window : rail.window >> i;
+}
+
 Rails::Room Rails::room(const Rail& rail, std::uint64_t bytes, Priority priority) const {
   if (!rail.up) return Room::kFull;
   const std::uint64_t window = rail.window;
   if (rail.outstanding > 0 && rail.outstanding + bytes > window) return Room::kFull;
   const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
-  if (own > 0 && own + bytes > share_of(window, priority)) return Room::kFull;
+  if (own > 0 && own + bytes > share_of(rail, priority)) return Room::kFull;
   if (credits_ != nullptr && !credits_->has(rail.traits.local_nic, bytes)) return Room::kNoCredit;
   return Room::kFree;
 }
@@ -136,7 +134,7 @@ std::uint64_t Rails::room_bytes(const Rail& rail, std::uint64_t bytes, Priority 
   };
   const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
   std::uint64_t free =
-      std::min(left(rail.window, rail.outstanding), left(share_of(rail.window, priority), own));
+      std::min(left(rail.window, rail.outstanding), left(share_of(rail, priority), own));
   if (credits_ != nullptr) {
     const std::uint32_t nic = rail.traits.local_nic;
     free = std::min(free, left(credits_->budget(nic), credits_->outstanding_bytes(nic)));
@@ -203,6 +201,9 @@ void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_
   rail.outstanding_of[static_cast<std::size_t>(priority)] += bytes;
   rail.outstanding_slices += count;
   outstanding_slices_ += count;
+  const auto sent = static_cast<std::size_t>(priority);
+  alone_bytes_[sent] += bytes;
+  std::fill(alone_bytes_.begin() + static_cast<std::ptrdiff_t>(sent) + 1, alone_bytes_.end(), 0);
   alone_ = outstanding_slices_ == 1;
   if (credits_ != nullptr) credits_->take(rail.traits.local_nic, bytes);
 }

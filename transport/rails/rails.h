@@ -146,6 +146,7 @@ class Rails {
   enum class Room { kFree, kFull, kNoCredit };
 
   std::uint64_t window_of(const Rail& rail) const;
+  std::uint64_t share_of(const Rail& rail, Priority priority) const;
   Room room(const Rail& rail, std::uint64_t bytes, Priority priority) const;
   // The bytes that the rail still takes, at least `bytes`. REQUIRES: room(rail, bytes, priority) is
   // kFree.
@@ -164,6 +165,8 @@ class Rails {
   Credits* credits_ = nullptr;
   std::size_t up_count_ = 0;
   std::uint32_t outstanding_slices_ = 0;
+  // Of each class: the bytes sent since a higher class sent a slice.
+  std::array<std::uint64_t, kPriorityCount> alone_bytes_{};
   bool alone_ = false;  // a slice was sent since all rails were idle
   double fastest_ = 0;  // of the rails that are up; 0: none is up
   std::uint64_t least_latency_ns_ = 0;
