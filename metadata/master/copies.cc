@@ -17,6 +17,7 @@ constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
 // slots each) for repair, and for each drain.
 constexpr std::uint64_t kRepairBuckets = 4096;
 constexpr std::uint64_t kDrainBuckets = 1024;
+constexpr std::uint64_t kDrainBucketsAfterCopy = 16;
 constexpr std::uint32_t kLocateSample = 8;  // one locate in eight is sampled, and counts for eight
 // Keys to examine when a copy has ended. Most of the time the first one can begin.
 constexpr std::uint32_t kLooksAfterCopy = 4;
@@ -31,7 +32,7 @@ void Copies::tick(bool settled, std::uint64_t now_ns) {
     repair_.scan(around_.directory, kRepairBuckets, now_ns_);
     begin_repairs(RepairPlanner::kLooks);
   }
-  advance_drains();
+  for (auto& [node, planner] : drains_) advance_drain(planner, kDrainBuckets);
   advance_relocations();
   advance_hot();
 }
@@ -80,6 +81,7 @@ void Copies::node_gone(NodeId node, std::uint64_t now_ns) {
 }
 
 // A job that cannot be ordered ends at once, while the jobs of the same plan are being ordered.
+// The same is true of the jobs of a drain.
 void Copies::begin_repairs(std::uint32_t looks) {
   if (!settled_ || std::exchange(beginning_repairs_, true)) return;
   std::vector<CopyJob> jobs;
@@ -107,18 +109,20 @@ bool Copies::drained(NodeId node) const {
   return found != drains_.end() && found->second.progress().done;
 }
 
-void Copies::advance_drains() {
-  for (auto& [node, planner] : drains_) {
-    DrainOrders orders;
-    planner.advance(around_.directory, around_.views, kDrainBuckets, now_ns_, orders);
-    for (const CopyJob& job : orders.copies) {
-      order(job, [this, drained = node, hash = job.hash](bool ok) {
-        const auto found = drains_.find(drained);
-        if (found != drains_.end()) found->second.finished(hash, ok);
-      });
-    }
-    release(orders.releases);
+void Copies::advance_drain(DrainPlanner& planner, std::uint64_t buckets) {
+  if (std::exchange(advancing_drain_, true)) return;
+  CopyAndRelease orders;
+  planner.advance(around_.directory, around_.views, buckets, now_ns_, orders);
+  for (const CopyJob& job : orders.copies) {
+    order(job, [this, drained = planner.node(), hash = job.hash](bool ok) {
+      const auto found = drains_.find(drained);
+      if (found == drains_.end()) return;
+      found->second.finished(hash, ok);
+      advance_drain(found->second, kDrainBucketsAfterCopy);
+    });
   }
+  release(orders.releases);
+  advancing_drain_ = false;
 }
 
 Result<std::uint64_t> Copies::relocate(const wire::Relocate& wanted, std::uint64_t now_ns) {

@@ -3,9 +3,10 @@
 // The copies that a leader orders: for objects with too few replicas, for drained nodes, for tasks that copy or
 //   move one object, and for objects that many hosts read.
 //
-//     publish, end of a copy ──► RepairPlanner ─┐
-//     tick ──► RepairPlanner, DrainPlanner,     ├─► Copy order to the target ──► end of the copy
-//              Relocations, HotReplicas ────────┘    Drop order to the holder that a move or drain releases
+//     publish ────────────► RepairPlanner ──────────────┐
+//     end of a copy ──────► RepairPlanner, DrainPlanner ├─► Copy order to the target ──► end of the copy
+//     tick ───────────────► all, and Relocations,       │   Drop order to the holder that a move or drain releases
+//                           HotReplicas ────────────────┘
 //
 // The copies of a new object begin with the object's publish. A node has at most so many jobs and so many bytes
 // under way that its network stays busy (CopyLimits).
@@ -57,7 +58,8 @@ class Copies {
   void await(std::span<const AwaitedKey> keys, std::uint64_t now_ns);
   void located(KeyHash key);
   void node_gone(NodeId node, std::uint64_t now_ns);
-  // A node has joined or reported, so an object may lack replicas, or find a place for one.
+  // A node takes copies that took none before, or a node has reported. An object may lack replicas, or
+  // find a place for one.
   void look_again() { repair_.request_pass(); }
 
   [[nodiscard]] bool drains(NodeId node) const { return drains_.contains(node); }
@@ -77,7 +79,7 @@ class Copies {
 
  private:
   void begin_repairs(std::uint32_t looks);
-  void advance_drains();
+  void advance_drain(DrainPlanner& planner, std::uint64_t buckets);
   void advance_relocations();
   void advance_hot();
   void order(const CopyJob& job, std::function<void(bool ok)> done);
@@ -89,6 +91,7 @@ class Copies {
   std::uint64_t now_ns_ = 0;
   bool settled_ = false;
   bool beginning_repairs_ = false;
+  bool advancing_drain_ = false;
   RepairPlanner repair_{{}};
   HotReplicas hot_{{}};
   std::uint32_t sample_ = 1;

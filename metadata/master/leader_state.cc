@@ -162,7 +162,6 @@ void LeaderState::handle(const Membership::Events& events) {
                                                          : "gone",
                  event.node, event.incarnation);
     if (event.what == MemberEvent::kGone) gone(event.node, event.incarnation);
-    if (event.what == MemberEvent::kJoined) copies_.look_again();
   }
   if (!events.empty()) refresh_views();
 }
@@ -237,6 +236,13 @@ void LeaderState::refresh_views() {
          // A node without a link cannot receive orders and may be dead already.
          .suspected = member.state == MemberState::kSuspected || link_of(about.node) == nullptr});
   }
+  std::vector<NodeId> places;
+  for (const NodeView& view : views_) {
+    if (!view.draining && !view.suspected) places.push_back(view.node);
+  }
+  // Objects that had no place for a replica may find one now.
+  if (!std::ranges::includes(places_, places)) copies_.look_again();
+  places_ = std::move(places);
 }
 
 // Sends a member the removals that it has not carried out. The report may begin after all of them.

@@ -180,6 +180,7 @@ class LeaderState {
   bool last_leader_is_over_ = false;
   Absence absence_;
   std::vector<NodeView> views_;
+  std::vector<NodeId> places_;  // the nodes that take copies, by node id
   Copies copies_;
   AwaitedReplicas awaited_{directory_};
   std::list<Waiting> waiting_;

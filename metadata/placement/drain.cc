@@ -22,7 +22,7 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
     next_pass_ns_.reset();
   }
   // An empty node needs no walk.
-  if (position_ == 0 && directory.entry_count(node_) == 0) return end_pass(now_ns);
+  if (position_ == 0 && !walked_ && directory.entry_count(node_) == 0) return end_pass(now_ns);
   std::span<const NodeView> takers = nodes;
   std::vector<NodeView> chosen;
   if (!options_.targets.empty()) {
@@ -32,16 +32,18 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
     takers = chosen;
   }
   const std::size_t releases_before = orders.releases.size();
-  for (; buckets > 0; --buckets) {
-    if (ledger_.full() || orders.releases.size() - releases_before >= options_.max_releases) return;
-    const std::optional<std::uint64_t> next = directory.walk(
-        position_, 1, [&](const KeyView& key) { consider(key, nodes, takers, orders); });
-    if (next) {
-      position_ = *next;
-      continue;
-    }
-    return end_pass(now_ns);
+  for (; has_room() && !waiting_.empty(); waiting_.pop_front()) {
+    consider(directory.about(waiting_.front()), nodes, takers, orders);
   }
+  for (; buckets > 0 && !walked_; --buckets) {
+    if (!has_room() || orders.releases.size() - releases_before >= options_.max_releases) return;
+    const std::optional<std::uint64_t> next = directory.walk(position_, 1, [&](const KeyView& key) {
+      if (consider(key, nodes, takers, orders)) ++progress_.seen;
+    });
+    position_ = next.value_or(0);
+    walked_ = !next;
+  }
+  if (walked_ && waiting_.empty()) end_pass(now_ns);
 }
 
 void DrainPlanner::end_pass(std::uint64_t now_ns) {
@@ -50,17 +52,16 @@ void DrainPlanner::end_pass(std::uint64_t now_ns) {
   failed_.clear();
   progress_.seen = 0;
   unplaced_ = 0;
-  position_ = 0;
+  walked_ = false;
   next_pass_ns_ = now_ns + options_.retry_ns;
 }
 
-void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
+bool DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
                             std::span<const NodeView> takers, CopyAndRelease& orders) {
   const auto holders = key.all_holders();
   const auto own = std::find(holders.begin(), holders.end(), node_);
-  if (own == holders.end()) return;
-  ++progress_.seen;
-  if (ledger_.contains(key.hash) || failed_.contains(key.hash)) return;
+  if (own == holders.end()) return false;
+  if (ledger_.contains(key.hash) || failed_.contains(key.hash)) return true;
   const unsigned here = key.parts[static_cast<std::size_t>(own - holders.begin())];
   bool last = false;
   for (unsigned part = 0; part < key.part_count(); ++part) {
@@ -74,7 +75,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
       start({key.hash, key.version, key.bytes, node_, kNoNode, key.attributes.parts,
              static_cast<std::uint8_t>(part)},
             targets, orders);
-      return;
+      return true;
     }
     // There are fewer nodes than wanted replicas, so the object stays on the holders that it has.
     if (staying == 0) last = true;
@@ -84,14 +85,16 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
   } else {
     orders.releases.push_back({key.hash, key.version, node_});
   }
+  return true;
 }
 
-// Uses the first target below the limit of jobs. Otherwise the object waits for the next pass.
+// A target has no more jobs of this planner than the drained node has.
+bool DrainPlanner::has_room() const { return !ledger_.full() && ledger_.free(node_); }
+
+// The last bucket may have more keys than there is room for.
 void DrainPlanner::start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders) {
-  const auto target = std::find_if(targets.begin(), targets.end(),
-                                   [this](NodeId node) { return ledger_.free(node); });
-  if (target == targets.end() || ledger_.full() || !ledger_.free(node_)) return;
-  job.target = *target;
+  if (!has_room()) return waiting_.push_back(job.hash);
+  job.target = targets.front();
   ledger_.start(job);
   orders.copies.push_back(job);
 }

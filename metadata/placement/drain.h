@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <span>
@@ -28,8 +29,8 @@
 namespace mc::metadata {
 
 struct DrainOptions {
-  CopyLimits limits{.max_in_flight = 64, .max_per_node = 64};  // each job has the node as source
-  std::uint32_t max_releases = 1024;                           // in a call of advance()
+  CopyLimits limits = {};                // each job has the node as source
+  std::uint32_t max_releases = 1024;     // in a call of advance()
   std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
   std::vector<NodeId> targets = {};      // the only nodes that take objects; empty: any
 };
@@ -58,8 +59,8 @@ class DrainPlanner {
   DrainPlanner(NodeId node, const DrainOptions& options)
       : node_(node), options_(options), ledger_(options.limits) {}
 
-  // Walks the next `buckets` buckets and appends the orders that may start. REQUIRES: nodes has the
-  // drained node with draining set.
+  // Walks up to `buckets` buckets while there is room for jobs, and appends the orders that may
+  // start. REQUIRES: nodes has the drained node with draining set.
   void advance(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t buckets,
                std::uint64_t now_ns, CopyAndRelease& orders);
   // A job ended. ok: the target's publish was applied.
@@ -72,17 +73,20 @@ class DrainPlanner {
 
  private:
   void end_pass(std::uint64_t now_ns);
-  // takers: the nodes that may take objects.
-  void consider(const KeyView& key, std::span<const NodeView> nodes,
+  // takers: the nodes that may take objects. False: the node does not hold the object.
+  bool consider(const KeyView& key, std::span<const NodeView> nodes,
                 std::span<const NodeView> takers, CopyAndRelease& orders);
+  bool has_room() const;
   void start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders);
 
   NodeId node_;
   DrainOptions options_;
   CopyLedger ledger_;
   std::set<KeyHash> failed_;  // in the running pass
+  std::deque<KeyHash> waiting_;  // for room
   DrainProgress progress_;
   std::uint64_t position_ = 0;
+  bool walked_ = false;  // the whole directory, in the running pass
   std::uint64_t unplaced_ = 0;
   std::optional<std::uint64_t> next_pass_ns_;
 };

@@ -26,12 +26,11 @@ void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std:
     overflowed_ = false;
     wanted_ = true;
   }
-  if (wanted_) {
-    // Restart even a running walk, because keys that it has passed may have lost a holder since.
+  if (!position_) {
+    if (!wanted_) return;
     position_ = 0;
     wanted_ = false;
   }
-  if (!position_) return;
   position_ = directory.walk(*position_, buckets, [this](const KeyView& key) { consider(key); });
 }
 

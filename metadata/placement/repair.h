@@ -39,7 +39,8 @@ class RepairPlanner {
   explicit RepairPlanner(const RepairOptions& options)
       : options_(options), ledger_(options.limits) {}
 
-  // A node is gone, or a new node may take objects that had no place. Walks the whole directory.
+  // A node is gone, or a node may take objects that had no place. Walks the whole directory. A walk under
+  // way ends first, so that frequent requests do not keep the walk from the last keys.
   void request_pass() { wanted_ = true; }
   // An object that was just published and wants more holders. Repair checks the key again before a
   // copy.

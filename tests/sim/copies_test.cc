@@ -8,24 +8,43 @@
 namespace mc::sim {
 namespace {
 
-using Copies = FleetTest;
+class Copies : public FleetTest {
+ protected:
+  static constexpr unsigned kObjects = 1000;
+
+  static std::string key_of(unsigned number) { return "key-" + std::to_string(number); }
+  void put_all(std::uint8_t replicas) {
+    for (unsigned first = 0; first < kObjects; first += 50) {
+      std::vector<Fleet::RemoteRequestPointer> puts;
+      for (unsigned i = first; i < first + 50; ++i) {
+        puts.push_back(fleet_.put(writer(), key_of(i), 64, replicas));
+      }
+      ASSERT_TRUE(fleet_.turn_until(
+          [&] { return std::ranges::all_of(puts, [](const auto& put) { return put->over(); }); },
+          kSoonNs));
+    }
+  }
+  unsigned copied() {
+    unsigned count = 0;
+    for (unsigned i = 0; i < kObjects; ++i) {
+      count += holds(other(), key_of(i)) || holds(third(), key_of(i)) ? 1 : 0;
+    }
+    return count;
+  }
+};
 
 TEST_F(Copies, OfAThousandNewObjectsTakeAFifthOfASecond) {
-  constexpr unsigned kObjects = 1000;
-  const auto key_of = [](unsigned number) { return "key-" + std::to_string(number); };
-  for (unsigned first = 0; first < kObjects; first += 50) {
-    std::vector<Fleet::RemoteRequestPointer> puts;
-    for (unsigned i = first; i < first + 50; ++i)
-      puts.push_back(fleet_.put(writer(), key_of(i), 64, 2));
-    ASSERT_TRUE(fleet_.turn_until(
-        [&] { return std::ranges::all_of(puts, [](const auto& put) { return put->over(); }); },
-        kSoonNs));
-  }
+  put_all(2);
   turn_for(200 * kMs);
-  unsigned copied = 0;
-  for (unsigned i = 0; i < kObjects; ++i)
-    copied += holds(other(), key_of(i)) || holds(third(), key_of(i));
-  EXPECT_EQ(copied, kObjects);
+  EXPECT_EQ(copied(), kObjects);
+}
+
+TEST_F(Copies, OfAThousandObjectsOfADrainedHostTakeAFifthOfASecond) {
+  put_all(1);
+  ASSERT_EQ(copied(), 0u);
+  ask("drain", R"({"node":)" + std::to_string(writer().id()) + "}");
+  turn_for(200 * kMs);
+  EXPECT_EQ(copied(), kObjects);
 }
 
 // Puts that end when several hosts hold the object.
@@ -103,6 +122,31 @@ TEST_F(AwaitedReplicas, AreCountedByTheNextLeader) {
   be_alone(false);
   EXPECT_EQ(end_of(request), MC_OK);
   EXPECT_GE(holders("key"), 2u);
+}
+
+// The master orders no copies to hosts that are silent for a moment.
+TEST_F(AwaitedReplicas, AreMadeAsSoonAsHostsThatStoodStillGoOn) {
+  other().paused_until_ns = third().paused_until_ns = UINT64_MAX;
+  turn_for(350 * kMs);
+  const auto request = put_and_await("key", 2);
+  ASSERT_FALSE(request->over());
+  other().paused_until_ns = third().paused_until_ns = 0;
+  EXPECT_EQ(end_of(request), MC_OK);
+  EXPECT_GE(holders("key"), 2u);
+}
+
+TEST_F(AwaitedReplicas, AreMadeAsSoonAsAHostIsNoLongerDrained) {
+  const auto drain = [&](SimNode& node, const std::string& stop) {
+    ask("drain", R"({"node":)" + std::to_string(node.id()) + R"(,"stop":)" + stop + "}");
+  };
+  drain(other(), "false");
+  drain(third(), "false");
+  const auto request = put_and_await("key", 2);
+  turn_for(500 * kMs);
+  ASSERT_FALSE(request->over());
+  drain(third(), "true");
+  EXPECT_EQ(end_of(request), MC_OK);
+  EXPECT_TRUE(holds(third(), "key"));
 }
 
 TEST_F(AwaitedReplicas, WithoutAMasterAreUnknown) {

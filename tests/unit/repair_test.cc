@@ -187,6 +187,19 @@ TEST(Repair, AnObjectWithoutAPlaceIsTriedAgainLaterOrWhenANodeComes) {
   EXPECT_EQ(jobs.size(), 2u);
 }
 
+// A node that comes and goes asks for a walk each time.
+TEST(Repair, FrequentRequestsDoNotKeepAWalkFromTheLastKeys) {
+  constexpr std::uint64_t kObjects = 1000;
+  World world(2);
+  for (std::uint64_t i = 0; i < kObjects; ++i) world.hold(1, i, 2);
+  RepairPlanner planner({});
+  for (int i = 0; i < 10'000; ++i) {
+    planner.request_pass();
+    planner.scan(world.directory(), 1, 0);
+  }
+  EXPECT_EQ(planner.queued(), kObjects);
+}
+
 // Two nodes drain at once, jobs fail, and a target dies. At every moment each object has a holder,
 // except after the death of a copy's target. At the end the drained nodes are empty.
 TEST(Drain, EmptiesNodesWithoutEverLosingAnObject) {
@@ -271,6 +284,22 @@ TEST(Drain, UsesTheGivenTargetsAlone) {
     planner.finished(job.hash, true);
   }
   EXPECT_EQ(planner.progress().copied_bytes, 20 * 1000u);
+}
+
+TEST(Drain, FillsTheRoomThatAJobLeaves) {
+  constexpr std::size_t kObjects = 100;
+  World world(2);
+  for (std::uint64_t i = 0; i < kObjects; ++i) world.hold(1, i, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {.limits = {.max_per_node = 3}});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  for (std::size_t ended = 0; ended < kObjects; ++ended) {
+    ASSERT_EQ(orders.copies.size(), std::min(ended + 3, kObjects));
+    world.copy(orders.copies[ended]);
+    planner.finished(orders.copies[ended].hash, true);
+    planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  }
 }
 
 TEST(Drain, WithoutAnotherNodeTheObjectStaysAndCountsAsUnplaced) {
