@@ -45,7 +45,7 @@ void Copies::published(std::span<const PublishItem> items, std::span<const Verdi
     const PublishItem& item = items[i];
     if (item.what == PublishItem::What::kDropped || item.attributes.replicas == 1) continue;
     if (verdicts[i] != Verdict::kAccepted) continue;
-    repair_.lacks(item);
+    repair_.lacks(item, now_ns_);
     ++lacking;
   }
   if (lacking != 0) begin_repairs(lacking);
@@ -57,7 +57,8 @@ void Copies::await(std::span<const AwaitedKey> keys, std::uint64_t now_ns) {
   for (const AwaitedKey& key : keys) {
     if (!around_.directory.want_replicas(key.hash, key.replicas)) continue;
     const KeyView raised = around_.directory.about(key.hash);
-    repair_.lacks({.hash = key.hash, .bytes = raised.bytes, .attributes = raised.attributes});
+    repair_.lacks({.hash = key.hash, .bytes = raised.bytes, .attributes = raised.attributes},
+                  now_ns_);
     ++lacking;
   }
   if (lacking != 0) begin_repairs(lacking);

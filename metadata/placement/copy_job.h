@@ -28,11 +28,12 @@ struct CopyJob {
   [[nodiscard]] std::uint64_t bytes_to_copy() const { return parts == 0 ? bytes : bytes / parts; }
 };
 
-// Under way. A node's jobs and bytes count as source and as target together. 64 MiB keep 100 Gb/s busy for
-// 5 ms. The jobs are fewer than the orders that a link may have open.
+// Under way. A node's jobs and bytes count as source and as target together. A job for a small object takes
+// some milliseconds at a busy node, so 256 jobs are more than 25,000 objects a second. 64 MiB keep 100 Gb/s
+// busy for 5 ms. The jobs are fewer than the orders that an agent's link may have open (rpc::DialOptions).
 struct CopyLimits {
   std::uint32_t max_in_flight = 16'384;
-  std::uint32_t max_per_node = 128;
+  std::uint32_t max_per_node = 256;
   std::uint64_t max_bytes_per_node = 64u << 20;  // a node with fewer bytes takes a job of any size
 };
 

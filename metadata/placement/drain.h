@@ -29,8 +29,8 @@
 namespace mc::metadata {
 
 struct DrainOptions {
-  CopyLimits limits = {};                // each job has the node as source
-  std::uint32_t max_releases = 1024;     // in a call of advance()
+  CopyLimits limits{.max_in_flight = 64, .max_per_node = 64};  // each job has the node as source
+  std::uint32_t max_releases = 1024;                           // in a call of advance()
   std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
   std::vector<NodeId> targets = {};      // the only nodes that take objects; empty: any
 };
@@ -82,7 +82,7 @@ class DrainPlanner {
   NodeId node_;
   DrainOptions options_;
   CopyLedger ledger_;
-  std::set<KeyHash> failed_;  // in the running pass
+  std::set<KeyHash> failed_;     // in the running pass
   std::deque<KeyHash> waiting_;  // for room
   DrainProgress progress_;
   std::uint64_t position_ = 0;

@@ -12,11 +12,13 @@
 // Threads: one; the directory's.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "metadata/directory/directory.h"
@@ -44,7 +46,7 @@ class RepairPlanner {
   void request_pass() { wanted_ = true; }
   // An object that was just published and wants more holders. Repair checks the key again before a
   // copy.
-  void lacks(const PublishItem& item);
+  void lacks(const PublishItem& item, std::uint64_t now_ns);
   // The node's jobs have failed.
   void node_gone(NodeId node, std::uint64_t now_ns);
 
@@ -68,18 +70,26 @@ class RepairPlanner {
   }
 
  private:
-  // Fewest holders first, then pinned keys, then small objects, because more of them can be saved
-  // in the same time.
-  using Urgency = std::tuple<unsigned, unsigned, std::uint64_t, KeyHash>;
+  // Fewest holders first, then pinned keys, then the keys that have waited longest. Small objects go
+  // first if they came together, because more of them can be saved in the same time.
+  struct Urgency {
+    unsigned holder_count = 0;
+    unsigned pin_rank = 0;
+    std::uint64_t rank_ns = 0;
+    auto operator<=>(const Urgency&) const = default;
+  };
+  using Queue = std::set<std::pair<Urgency, KeyHash>>;
 
-  void consider(const KeyView& key);
-  void enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t bytes);
+  void consider(const KeyView& key, std::uint64_t now_ns);
+  void enqueue(KeyHash hash, Urgency urgency);
+  Queue::iterator unqueue(Queue::iterator at);
   void fail(KeyHash hash, std::uint64_t now_ns);
   void retry(std::uint64_t at_ns);
 
   RepairOptions options_;
   CopyLedger ledger_;
-  std::set<Urgency> queue_;
+  Queue queue_;
+  std::map<KeyHash, Urgency> urgencies_;  // of the keys in the queue
   bool wanted_ = false;
   bool overflowed_ = false;
   std::optional<std::uint64_t> position_;     // of the running walk

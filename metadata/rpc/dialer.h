@@ -23,7 +23,8 @@ struct DialOptions {
   ClusterKey key;
   TlsContext tls;           // from dialer_tls()
   std::string server_name;  // the name in the listener's certificate; empty: the host
-  LinkOptions link;
+  // A leader may have many copies under way at an agent, and must still reach the agent with removals.
+  LinkOptions link = {.max_requests = 1024};
 };
 
 using Dialled = std::function<void(Result<std::shared_ptr<Link>>)>;

@@ -69,7 +69,7 @@ std::shared_ptr<rpc::Link> SimMaster::dial(const LinkWorld::Place& from,
   rpc::Hello own;
   own.role = rpc::Role::kMaster;
   const auto near =
-      std::make_shared<rpc::Link>(from.executor, pair.near, own, true, rpc::LinkOptions(), handler);
+      std::make_shared<rpc::Link>(from.executor, pair.near, own, true, options.link, handler);
   const auto far = std::make_shared<rpc::Link>(here.executor, pair.far, options.own, false,
                                                rpc::LinkOptions(), *master_);
   master_->on_link(far);

@@ -60,7 +60,7 @@ TEST(PartCopies, AnObjectWhosePartsAreAllPublishedIsCompletedWithoutAPass) {
   RepairPlanner planner({});
   for (unsigned part = 0; part < 2; ++part) {
     world.hold_part(part + 1, 1, 2, part, 2);
-    planner.lacks(world.objects().at(key(1)));
+    planner.lacks(world.objects().at(key(1)), 0);
     EXPECT_EQ(repair(world, planner).size(), part == 0 ? 0u : 2u);
   }
   for (unsigned part = 0; part < 2; ++part) {

@@ -111,12 +111,28 @@ TEST(Repair, TheMostEndangeredComeFirstThenThePinned) {
   EXPECT_TRUE(planner.idle());
 }
 
+TEST(Repair, TheObjectThatHasWaitedLongestComesFirst) {
+  World world(2);
+  RepairPlanner planner({});
+  std::vector<CopyJob> jobs;
+  // The hashes of the keys are in another order than the keys.
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    world.hold(1, i, 2);
+    planner.lacks(world.objects().at(key(i)), i * kMs);
+  }
+  for (std::uint64_t i = 0; i < 20; ++i) planner.lacks(world.objects().at(key(i)), 1000 * kMs);
+  EXPECT_EQ(planner.queued(), 20u);
+  planner.plan(world.directory(), world.views(), 1000 * kMs, jobs);
+  ASSERT_EQ(jobs.size(), 20u);
+  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(jobs[i].hash, key(i));
+}
+
 TEST(Repair, ANewObjectThatTheQueueHasNoRoomForIsCopiedLater) {
   World world(2);
   RepairPlanner planner({.limits = {}, .max_queued = 2});
   for (std::uint64_t i = 0; i < 5; ++i) {
     world.hold(1, i, 2);
-    planner.lacks(world.objects().at(key(i)));
+    planner.lacks(world.objects().at(key(i)), 0);
   }
   std::size_t copies = 0;
   while (!planner.idle()) {
