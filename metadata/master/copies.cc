@@ -111,7 +111,7 @@ bool Copies::drained(NodeId node) const {
 }
 
 void Copies::advance_drain(DrainPlanner& planner, std::uint64_t buckets) {
-  if (std::exchange(advancing_drain_, true)) return;
+  if (!settled_ || std::exchange(advancing_drain_, true)) return;
   CopyAndRelease orders;
   planner.advance(around_.directory, around_.views, buckets, now_ns_, orders);
   for (const CopyJob& job : orders.copies) {

@@ -8,12 +8,9 @@
 namespace mc::metadata {
 
 namespace {
+
 // An object of 1 MiB waits as long as if the object had come 8 ms later.
 constexpr std::uint64_t kRankNsPerByte = 8;
-
-std::uint64_t rank_ns(std::uint64_t bytes, std::uint64_t now_ns) {
-  return now_ns + kRankNsPerByte * bytes;
-}
 
 }  // namespace
 
@@ -49,17 +46,16 @@ void RepairPlanner::consider(const KeyView& key, std::uint64_t now_ns) {
   const unsigned held = weakest_part(key).holder_count;
   // Without a holder of every part the object is not readable, and repair cannot help.
   if (held == 0 || held >= key.attributes.replicas) return;
-  enqueue(key.hash,
-          {held, 2u - static_cast<unsigned>(key.attributes.pin), rank_ns(key.bytes, now_ns)});
+  enqueue(key.hash, held, key.attributes.pin, now_ns + kRankNsPerByte * key.bytes);
 }
 
 void RepairPlanner::lacks(const PublishItem& item, std::uint64_t now_ns) {
-  enqueue(item.hash,
-          {1, 2u - static_cast<unsigned>(item.attributes.pin), rank_ns(item.bytes, now_ns)});
+  enqueue(item.hash, 1, item.attributes.pin, now_ns + kRankNsPerByte * item.bytes);
 }
 
-void RepairPlanner::enqueue(KeyHash hash, Urgency urgency) {
+void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t rank_ns) {
   if (ledger_.contains(hash)) return;
+  const Urgency urgency{holder_count, 2u - static_cast<unsigned>(pin), rank_ns};
   const auto [known, is_new] = urgencies_.try_emplace(hash, urgency);
   if (!is_new) {
     if (known->second <= urgency) return;

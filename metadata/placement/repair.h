@@ -81,7 +81,7 @@ class RepairPlanner {
   using Queue = std::set<std::pair<Urgency, KeyHash>>;
 
   void consider(const KeyView& key, std::uint64_t now_ns);
-  void enqueue(KeyHash hash, Urgency urgency);
+  void enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t rank_ns);
   Queue::iterator unqueue(Queue::iterator at);
   void fail(KeyHash hash, std::uint64_t now_ns);
   void retry(std::uint64_t at_ns);
