@@ -47,6 +47,18 @@ TEST_F(Copies, OfAThousandObjectsOfADrainedHostTakeAFifthOfASecond) {
   EXPECT_EQ(copied(), kObjects);
 }
 
+// The bytes of the copies do not come. All copies are under way at one host.
+TEST_F(Copies, UnderWayAtAHostLeaveRoomForRemovals) {
+  ASSERT_EQ(end_of(fleet_.put(other(), "removed", kBytes)), MC_OK);
+  ask("drain", R"({"node":)" + std::to_string(third().id()) + "}");
+  other().set_plan({.lose = 1});
+  put_all(2);
+  const auto removal = fleet_.remove(writer(), "removed");
+  EXPECT_TRUE(fleet_.turn_until([&] { return removal->over(); }, 100 * kMs));
+  EXPECT_EQ(removal->items[0].status, MC_OK);
+  EXPECT_FALSE(holds(other(), "removed"));
+}
+
 // Puts that end when several hosts hold the object.
 class AwaitedReplicas : public FleetTest {
  protected:
