@@ -43,6 +43,8 @@ std::uint64_t lease_ms(const MasterOptions& options) {
   return options.gone_ms - options.suspect_ms;
 }
 
+std::uint64_t promise_ns(const MasterOptions& options) { return 2 * options.gone_ms * kMs; }
+
 MembershipOptions membership_options(const MasterOptions& options) {
   MembershipOptions membership;
   membership.suspect_after_ns = options.suspect_ms * kMs;
@@ -87,6 +89,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       epoch_(term.epoch),
       outside_(std::move(outside)),
       recover_until_ns_(now_ns + options.recover_ms * kMs),
+      last_promise_ns_(recover_until_ns_ + promise_ns(options)),
       old_leases_until_ns_(now_ns + lease_ms(options) * kMs),
       now_ns_(now_ns),
       directory_(directory_options(options, term)),
@@ -95,7 +98,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       drops_([this](NodeId node) { return link_of(node); }, term.epoch, now_ns),
       patterns_(kMaxPatternRemovals),
       reports_(options.max_nodes),
-      promises_(2 * options.gone_ms * kMs, lease_ms(options) * kMs),
+      promises_(promise_ns(options), lease_ms(options) * kMs),
       absence_(term, outside_.save, now_ns),
       copies_(
           {directory_, membership_, views_, drops_, *outside_.counters},
@@ -305,7 +308,12 @@ void LeaderState::on_cancel(rpc::Link& link, std::uint32_t id) {
       [&](const Waiting& each) { return each.id == id && each.link.lock().get() == &link; });
 }
 
+void LeaderState::attended(const rpc::Link& link, std::uint64_t heard) {
+  if (heard != 0 && heard < epoch_) of_earlier_leaders_.insert(&link);
+}
+
 void LeaderState::on_closed(rpc::Link& link) {
+  if (of_earlier_leaders_.erase(&link) > 0) recover_until_ns_ = last_promise_ns_;
   const auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker == nullptr || speaker->joined_to != this) return;
   const auto found = links_.find(speaker->node);
@@ -423,6 +431,7 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
     return;
   }
   expected_.erase(descriptor.node);
+  of_earlier_leaders_.erase(&link);
   link.attachment =
       std::make_shared<Speaker>(Speaker{descriptor.node, descriptor.incarnation, this});
   links_[descriptor.node] = link.weak_from_this();

@@ -12,9 +12,10 @@
 // An upsert or a removal is complete when no agent may read the old object any more. Each holder has
 // dropped the object or is gone, and the leases that the last leader gave are over.
 //
-// RECOVERING lasts until recover_ns have passed and all known members have reported. Misses are
+// RECOVERING lasts until recover_ms have passed and all known members have reported. Misses are
 // kRecovering meanwhile; a locate may wait for the end. A member whose report makes no progress for 2 s, or
-// takes more than 10 s, is waited for no longer.
+// takes more than 10 s, is waited for no longer. recover_ms become longer by the time of a promise if a member
+// of an earlier leader attends and does not join: the member may have to keep its promise to that leader.
 // Threads: the master's loop.
 // Owns: the state. Links own themselves.
 // Trusts: codec.h has checked the limits of all messages; the state machines check the rest. A
@@ -63,6 +64,8 @@ class LeaderState {
   LeaderState(const MasterOptions& options, const Term& term, Outside outside,
               std::uint64_t now_ns);
 
+  // A link attends this leader and has heard of that epoch; 0: of none.
+  void attended(const rpc::Link& link, std::uint64_t heard);
   void on_request(rpc::Link& link, const rpc::Request& request, std::uint64_t now_ns);
   void on_cancel(rpc::Link& link, std::uint32_t id);
   void on_closed(rpc::Link& link);
@@ -163,7 +166,8 @@ class LeaderState {
   const MasterOptions options_;
   const std::uint64_t epoch_;
   const Outside outside_;
-  const std::uint64_t recover_until_ns_;
+  std::uint64_t recover_until_ns_;
+  const std::uint64_t last_promise_ns_;  // as recover_until_ns_, with the time of a promise
   // Until then, agents may read objects of members that only an earlier leader heard.
   const std::uint64_t old_leases_until_ns_;
   std::uint64_t now_ns_;
@@ -176,6 +180,7 @@ class LeaderState {
   Promises promises_;
   std::map<NodeId, CatchUp> catching_up_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
+  std::set<const rpc::Link*> of_earlier_leaders_;  // links of their members, which have not joined
   std::map<NodeId, Descriptor> expected_;  // members of the last leader that have not joined yet
   bool last_leader_is_over_ = false;
   Absence absence_;

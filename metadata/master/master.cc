@@ -234,7 +234,7 @@ void Master::attend(rpc::Link& link, const rpc::Request& request) {
   }
   PartitionMaster& partition_master = *partition_masters_[wanted.partition];
   if (!partition_master.leads()) return partition_master.on_request(link, request);
-  if (request.epoch > partition_master.epoch()) partition_master.outbid(request.epoch);
+  partition_master.attended(link, request.epoch);
   Attending& attending = links_[&link];
   attending.partition = wanted.partition;
   attending.said = true;

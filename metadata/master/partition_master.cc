@@ -49,7 +49,9 @@ bool PartitionMaster::leads() const {
   return leader_state_ != nullptr && elector_->leads(leader_state_->epoch());
 }
 
-void PartitionMaster::outbid(std::uint64_t heard) {
+void PartitionMaster::attended(const rpc::Link& link, std::uint64_t heard) {
+  leader_state_->attended(link, heard);
+  if (heard <= epoch()) return;
   elector_->outbid(heard);
   elector_due_ns_ = 0;
 }

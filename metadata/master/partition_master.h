@@ -40,8 +40,6 @@ class PartitionMaster {
 
   [[nodiscard]] bool leads() const;
   // 0: this master does not lead.
-  // As Elector::outbid().
-  void outbid(std::uint64_t heard);
   [[nodiscard]] std::uint64_t epoch() const {
     return leader_state_ == nullptr ? 0 : leader_state_->epoch();
   }
@@ -50,6 +48,8 @@ class PartitionMaster {
   // Null: this master does not lead.
   [[nodiscard]] const LeaderState* leader_state() const { return leader_state_.get(); }
 
+  // As LeaderState::attended(). This master leads.
+  void attended(const rpc::Link& link, std::uint64_t heard);
   void on_request(rpc::Link& link, const rpc::Request& request);
   void on_cancel(rpc::Link& link, std::uint32_t id);
   void on_closed(rpc::Link& link);

@@ -84,6 +84,23 @@ TEST_F(StoreOutage, AStoreThatReturnsWithoutItsContentGetsTheMembersAgain) {
   EXPECT_EQ(members->size(), 3U);
 }
 
+// The store names no members, and the holder keeps its promise to the last leader for longer than recover_ms.
+TEST_F(StoreOutage, NoObjectIsMissedAfterTheStoreHasLostItsContent) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  let_store_be_silent(true);
+  turn_for(3'000 * kMs);
+  fleet_.cut(third(), fleet_.master(), true);  // so the promise of the reader's host ends first
+  fleet_.break_links(third());
+  turn_for(300 * kMs);
+  fleet_.cut(third(), fleet_.master(), false);
+  fleet_.store().lose();
+  let_store_be_silent(false);
+  ASSERT_TRUE(fleet_.turn_until([&] { return third().ready() && !writer().ready(); }, kSoonNs));
+  EXPECT_EQ(read(third(), "key"), MC_NO_MASTER);
+  turn_for(2'000 * kMs);
+  EXPECT_EQ(read(third(), "key"), MC_OK);
+}
+
 TEST_F(StoreOutageOfTwoMasters, TheLeaderGoesOnUnderItsEpochWhenTheStoreIsBack) {
   const std::uint64_t leads = leader();
   const std::uint64_t epoch = fleet_.master(leads).epoch(0);
