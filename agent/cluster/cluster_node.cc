@@ -14,8 +14,10 @@ namespace wire = metadata::wire;
 
 namespace {
 
-// The loop polls this long after the last traffic, as for the clients' rings.
+// The loop polls this long after the last traffic. The longer time holds while an answer is expected, and
+// while traffic comes at shorter intervals: waking a sleeping host costs more than many exchanges.
 constexpr std::uint64_t kLivelyNs = 30'000;
+constexpr std::uint64_t kDenseNs = 200'000;
 // RemoteRequest::answer_by_ns comes so long before the deadline, or a quarter of the time.
 constexpr std::uint64_t kAnswerEarlierNs = 50'000'000;
 // Between two looks at the transfers of removed namespaces.
@@ -172,7 +174,7 @@ void ClusterNode::collect_pins(const Tenant& tenant, std::vector<std::uint64_t>&
 void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
                         std::uint64_t now_ns) {
   operations_.set_now(now_ns);
-  lively_until_ns_ = now_ns + kLivelyNs;
+  on_traffic(now_ns);
   remote_request->open_count = remote_request->items.size();
   const std::uint64_t left_ns = std::max(remote_request->deadline_ns, now_ns) - now_ns;
   remote_request->answer_by_ns =
@@ -213,6 +215,16 @@ bool ClusterNode::take_ended() { return operations_.take_settled(); }
 
 // ---- The loop -----------------------------------------------------------------------------------
 
+void ClusterNode::on_traffic(std::uint64_t now_ns) {
+  if (now_ns == traffic_ns_) return;  // of the same turn
+  traffic_is_dense_ = now_ns < traffic_ns_ + kDenseNs;
+  traffic_ns_ = now_ns;
+}
+
+bool ClusterNode::lively(std::uint64_t now_ns) const {
+  return now_ns < traffic_ns_ + (traffic_is_dense_ || operations_.any() ? kDenseNs : kLivelyNs);
+}
+
 bool ClusterNode::poll(std::uint64_t now_ns) {
   operations_.set_now(now_ns);
   const bool heard = poll_masters(now_ns);
@@ -225,7 +237,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   tell_leases();
   peer_server_->poll();
   if (!walks_.idle()) {
-    lively_until_ns_ = now_ns + kLivelyNs;
+    on_traffic(now_ns);
     walks_.turn(now_ns);
   }
   members_.poll(now_ns);
@@ -236,12 +248,12 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
 void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) {
   switch (event.kind) {
     case transport::Event::Kind::kCompleted:
-      lively_until_ns_ = now_ns + kLivelyNs;
+      on_traffic(now_ns);
       if (event.verb == transport::Verb::kNotify) peers_.sent(event.id);
       operations_.on_event(event);
       break;
     case transport::Event::Kind::kNotified:
-      lively_until_ns_ = now_ns + kLivelyNs;
+      on_traffic(now_ns);
       on_message(event);
       break;
     case transport::Event::Kind::kPeerLost: {

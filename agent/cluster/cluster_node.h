@@ -61,7 +61,7 @@ class ClusterNode : public Cluster {
   bool poll(std::uint64_t now_ns) override;
   void flush(std::uint64_t now_ns) override;
   std::uint64_t next_poll_ns() const override;
-  bool lively(std::uint64_t now_ns) const override { return now_ns < lively_until_ns_; }
+  bool lively(std::uint64_t now_ns) const override;
   const Status& fenced() const override { return fenced_; }
   std::string status_text() override;
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
@@ -107,6 +107,7 @@ class ClusterNode : public Cluster {
   void tell_backed();
   void tell_leases();
   void end_leaving();
+  void on_traffic(std::uint64_t now_ns);
   void on_event(const transport::Event& event, std::uint64_t now_ns);
   void on_message(const transport::Event& event);
 
@@ -128,7 +129,8 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Verbs> verbs_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
-  std::uint64_t lively_until_ns_ = 0;
+  std::uint64_t traffic_ns_ = 0;  // the last traffic
+  bool traffic_is_dense_ = false;
   Status fenced_;
 };
 

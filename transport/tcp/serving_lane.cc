@@ -49,8 +49,11 @@ Lane::Turn ServingLane::work(std::uint64_t now_ns) {
     release_sent(now_ns);
   }
   Turn turn = Turn::kWaits;
+  const bool rested = requests_.empty() && out_.empty();
+  answers_may_wait_ = true;
   if (readable_) turn = receive(now_ns);
   if (turn == Turn::kFailed) return turn;
+  if (rested && answers_may_wait_ && !requests_.empty()) return Turn::kGoesOn;
   const SendQueue::Result sent = writable_ ? send(now_ns) : SendQueue::Result::kWouldBlock;
   if (sent == SendQueue::Result::kFailed) return Turn::kFailed;
   if (sent == SendQueue::Result::kBudgetSpent) turn = Turn::kGoesOn;
@@ -123,6 +126,7 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   const auto kind = static_cast<FrameKind>(frame.kind);
   if (kind == FrameKind::kCut)
     request.outcome = sink_.on_cut(*this, frame.size_bytes, frame.serial);
+  answers_may_wait_ &= kind == FrameKind::kNotify;
   if (kind == FrameKind::kRead || kind == FrameKind::kPing || kind == FrameKind::kCut) {
     requests_.push(request);
     return true;

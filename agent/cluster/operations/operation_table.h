@@ -55,6 +55,7 @@ class OperationTable {
     return std::unique_ptr<T>(static_cast<T*>(remove(id).release()));
   }
   std::size_t count(OperationKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
+  bool any() const { return !operations_.empty(); }
   // True if an operation of the namespace has not ended.
   bool uses(const ClusterTenant& tenant) const { return by_tenant_.contains(&tenant); }
   void set_tenant(Operation& operation, ClusterTenant& tenant);
