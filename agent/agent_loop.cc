@@ -71,11 +71,11 @@ bool AgentLoop::poll_cluster(std::uint64_t now) {
 // while there is traffic.
 bool AgentLoop::turn_to_cluster(std::uint64_t now, bool served) {
   cluster_->flush(now);
-  const bool lively = cluster_->lively(now);
+  bool lively = cluster_->lively(now);
   if (lively || now >= cluster_->next_poll_ns()) {
     const bool worked = poll_cluster(now);
     // The sender of the expected message may be waiting for this core.
-    if (!worked && lively && !served) core_.yield();
+    if (!worked && lively && !served) lively = core_.yield();
   }
   if (cluster_->take_ended()) server_.finish_remote_requests(now);
   return lively;

@@ -13,7 +13,7 @@ namespace mc::transport {
 inline constexpr std::uint32_t kMaxOperations = 4096;  // in flight in a transport
 inline constexpr std::uint32_t kMaxPieces = 1024;      // local pieces of an operation
 inline constexpr std::uint64_t kMaxOperationBytes = 1ull << 40;
-inline constexpr std::uint32_t kMaxNotificationBytes = 8192;
+inline constexpr std::uint32_t kMaxNotificationBytes = 32 * 1024;
 inline constexpr std::uint32_t kMaxRegions = 4096;  // registered in a transport
 inline constexpr std::uint32_t kMaxPeers = 4096;
 inline constexpr std::uint32_t kMaxLanes = 17;  // per peer: 16 bulk lanes and a small lane

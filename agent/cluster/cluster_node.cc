@@ -273,11 +273,11 @@ void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) 
 }
 
 void ClusterNode::on_message(const transport::Event& event) {
-  const auto message = decode_peer_message(event.payload);
+  auto message = decode_peer_message(event.payload);
   if (!message) return;
   const MemberId from = event.from;
   std::visit(Overloaded{
-                 [&](const AskAnswer& answer) { fetcher_->on_answer(from, answer); },
+                 [&](AskAnswer&& answer) { fetcher_->on_answer(from, std::move(answer)); },
                  [&](const HoldAnswer& answer) {
                    puts_->placer().on_held(from, answer);
                    puts_->striper().on_held(from, answer);
@@ -289,7 +289,7 @@ void ClusterNode::on_message(const transport::Event& event) {
                  [&](const Pong& pong) { verbs_->on_pong(from, pong); },
                  [&](const auto& request) { peer_server_->serve(from, request); },
              },
-             *message);
+             std::move(*message));
 }
 
 void ClusterNode::flush(std::uint64_t now_ns) {

@@ -60,8 +60,8 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     }
     row.number = static_cast<std::uint16_t>(i);
     std::size_t row_bytes = encoded_row_bytes(row);
-    if (ask.wants_bytes && ask.keys.size() == 1 && holder != nullptr &&
-        bytes + row_bytes + row.length + sizeof(std::uint64_t) <=
+    if (ask.wants_bytes && holder != nullptr &&
+        kHeadBytes + row_bytes + row.length + sizeof(std::uint64_t) <=
             transport::kMaxNotificationBytes) {
       row.bytes = holder->bytes_of(row);
       row_bytes = encoded_row_bytes(row);

@@ -63,10 +63,13 @@ Lane::Turn ServingLane::work(std::uint64_t now_ns) {
 Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
   std::uint64_t taken = 0;
   while (taken < kTurnBytes) {
-    std::byte* to = received_.data() + partial_bytes_;
-    std::uint64_t room = received_.size() - partial_bytes_;
+    std::byte* const scratch = sink_.scratch();
+    std::byte* to = scratch + partial_bytes_;
+    std::uint64_t room = (index_ == 0 ? kScratchBytes : kBulkScratchBytes) - partial_bytes_;
+    std::memcpy(scratch, partial_.data(), partial_bytes_);
     const bool direct = incoming_ == Incoming::kWrite || incoming_ == Incoming::kNotify;
     if (direct) {
+      if (incoming_ == Incoming::kNotify && payload_to_ == nullptr) begin_notification();
       to = payload_to_;
       room = payload_left_;
     } else if (incoming_ == Incoming::kWaste) {
@@ -84,8 +87,8 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
     taken += size;
     if (direct) {
       take_payload(nullptr, size);
-      if (payload_left_ == 0) finish_payload();
-    } else if (!take({received_.data(), partial_bytes_ + size}, now_ns)) {
+      if (payload_left_ == 0) finish_payload(notification_);
+    } else if (!take({scratch, partial_bytes_ + size}, now_ns)) {
       ++sink_.serving_counters().broken_frames;
       return Turn::kFailed;
     }
@@ -108,12 +111,20 @@ bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
       continue;
     }
     const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), payload_left_);
+    if (incoming_ == Incoming::kNotify && payload_to_ == nullptr) {
+      if (part == payload_left_) {
+        finish_payload(bytes.first(part));
+        bytes = bytes.subspan(part);
+        continue;
+      }
+      begin_notification();
+    }
     take_payload(bytes.data(), part);
-    if (payload_left_ == 0) finish_payload();
+    if (payload_left_ == 0) finish_payload(notification_);
     bytes = bytes.subspan(part);
   }
   partial_bytes_ = bytes.size();
-  if (!bytes.empty()) std::memmove(received_.data(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, partial_.begin());
   return true;
 }
 
@@ -136,7 +147,7 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   payload_left_ = frame.payload_bytes;
   if (kind == FrameKind::kNotify) {
     incoming_ = Incoming::kNotify;
-    payload_to_ = notification_.data();
+    payload_to_ = nullptr;
     return true;
   }
   current_.outcome = admit(frame, frame.payload_bytes, true, &grant_);
@@ -154,6 +165,11 @@ bool ServingLane::take_serial(std::uint32_t serial) {
   return serial == 0 || !sink_.is_cut(*this);
 }
 
+void ServingLane::begin_notification() {
+  notification_.resize(payload_left_);
+  payload_to_ = notification_.data();
+}
+
 // bytes null: the payload is in place already.
 void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
   payload_left_ -= size;
@@ -165,16 +181,15 @@ void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
   payload_to_ += size;
 }
 
-void ServingLane::finish_payload() {
+void ServingLane::finish_payload(std::span<const std::byte> notification) {
   if (incoming_ == Incoming::kWrite) {
     current_.outcome = sink_.regions().settle(grant_);
     sink_.regions().release(grant_);
     sink_.serving_counters().taken_bytes += current_.frame.payload_bytes;
-  } else if (incoming_ == Incoming::kNotify &&
-             !sink_.on_notification(node_,
-                                    std::span(notification_).first(current_.frame.payload_bytes))) {
+  } else if (incoming_ == Incoming::kNotify && !sink_.on_notification(node_, notification)) {
     current_.outcome = Outcome::kBusy;
   }
+  notification_ = {};
   incoming_ = Incoming::kFrames;
   requests_.push(current_);
 }

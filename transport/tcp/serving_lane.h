@@ -25,6 +25,10 @@ namespace mc::transport::tcp {
 
 inline constexpr std::uint64_t kLanePinBytes = 512 * 1024;
 inline constexpr std::uint64_t kLaneZeroCopyPinBytes = 2 * 1024 * 1024;
+// The most that a lane receives into the scratch memory in a call: on the small lane several notifications,
+// on others a write of 4 KiB, because larger writes should go straight to the target.
+inline constexpr std::size_t kScratchBytes = 64 * 1024;
+inline constexpr std::size_t kBulkScratchBytes = 8 * 1024;
 
 class ServingLane;
 
@@ -32,6 +36,8 @@ class ServingSink {
  public:
   virtual ~ServingSink() = default;
   virtual RegionTable& regions() = 0;
+  // Memory for received bytes, until the lane's turn ends: kScratchBytes.
+  virtual std::byte* scratch() = 0;
   // False: too many notifications wait for poll().
   virtual bool on_notification(NodeId from, std::span<const std::byte> payload) = 0;
   virtual void on_serving_failed(ServingLane& lane) = 0;
@@ -64,16 +70,14 @@ class ServingLane : public Lane {
     Outcome outcome = Outcome::kDone;  // of a request that is done already: not a read, not a ping
   };
   enum class Incoming { kFrames, kWrite, kNotify, kWaste };
-  // Large enough for a write of 4 KiB in a single call.
-  static constexpr std::size_t kReceiveBytes = 128 * kFrameBytes;
-
   Turn receive(std::uint64_t now_ns);
   // For both, false: the peer breaks the contract.
   bool take(std::span<const std::byte> bytes, std::uint64_t now_ns);
   bool take_frame(const Frame& frame, std::uint64_t now_ns);
   bool take_serial(std::uint32_t serial);
+  void begin_notification();
   void take_payload(const std::byte* bytes, std::uint64_t size);
-  void finish_payload();
+  void finish_payload(std::span<const std::byte> notification = {});
   Outcome admit(const Frame& frame, std::uint64_t size, bool write, RegionTable::Grant* grant);
 
   SendQueue::Result send(std::uint64_t now_ns);
@@ -97,15 +101,15 @@ class ServingLane : public Lane {
   // The time since which the slice of a write arrives, whose target is pinned.
   std::uint64_t taking_since_ns_ = 0;
 
-  std::array<std::byte, kReceiveBytes> received_{};
-  std::size_t partial_bytes_ = 0;  // of a frame, at the front of received_
+  std::array<std::byte, kFrameBytes> partial_{};
+  std::size_t partial_bytes_ = 0;  // of a frame, in partial_
 
   Incoming incoming_ = Incoming::kFrames;
   Request current_;  // the request whose payload arrives
   std::uint64_t payload_left_ = 0;
   RegionTable::Grant grant_;
-  std::byte* payload_to_ = nullptr;
-  std::array<std::byte, kMaxNotificationBytes> notification_{};
+  std::byte* payload_to_ = nullptr;      // kNotify: null while no payload has come
+  std::vector<std::byte> notification_;  // whose payload comes in parts
 };
 
 }  // namespace mc::transport::tcp

@@ -71,6 +71,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   void wake(Lane* lane) override;
   void forget(Lane* lane) override;
   RegionTable& regions() override { return regions_; }
+  std::byte* scratch() override { return scratch_.get(); }
   bool on_notification(NodeId from, std::span<const std::byte> payload) override;
   void on_serving_failed(ServingLane& lane) override;
   Outcome on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) override;
@@ -93,6 +94,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   Requester requester_;
   std::unordered_map<ServingLane*, std::unique_ptr<ServingLane>> serving_;
   std::unordered_map<NodeId, CutLanes> cut_lanes_;
+  const std::unique_ptr<std::byte[]> scratch_ = std::make_unique<std::byte[]>(kScratchBytes);
   Inbox arrived_;
   std::uint64_t now_ns_ = 0;  // of the last call
   std::uint64_t next_slow_look_ns_ = 0;

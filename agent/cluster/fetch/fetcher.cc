@@ -231,6 +231,7 @@ void Fetcher::take_found(Fetch& fetch) {
     return fail(fetch, counters_.nobody, MC_NOT_FOUND);
   }
   const bool striped = found.object.attributes.striped;
+  if (found.object.bytes > transport::kMaxNotificationBytes) fetch.bytes_may_come = false;
   if (!striped && serve_own(fetch, found)) return;
   fetch.located_version = striped ? 0 : found.object.version;
   if (!striped) {
@@ -343,6 +344,9 @@ void Fetcher::read(Fetch& fetch) {
     return;
   }
   fetch.version = fetch.object.from.row.version;
+  if (!fetch.object.bytes.empty()) {
+    if (const auto end = reader_.read_now(fetch.object)) return take_end(fetch, *end);
+  }
   ReadTerms terms;
   terms.deadline_ns = fetch.deadline_ns;
   terms.try_until_ns = fetch.try_until_ns;
@@ -359,13 +363,17 @@ void Fetcher::take_read(Fetch& fetch) {
     return fail(fetch, counters_.no_room, MC_NO_SPACE);
   }
   fetch.object = std::move(read->object);
-  switch (read->end) {
+  if (read->holder_away()) fetch.holder_away = true;
+  take_end(fetch, read->end);
+}
+
+void Fetcher::take_end(Fetch& fetch, Read::End end) {
+  switch (end) {
     case Read::End::kRead:
       return deliver(fetch);
     case Read::End::kNoRoom:
       return fail(fetch, counters_.no_room, MC_NO_SPACE);
     case Read::End::kFailed:
-      if (read->holder_away()) fetch.holder_away = true;
       locator_.locations().forget(fetch.name);
       return try_next(fetch);
   }

@@ -56,7 +56,9 @@ class Fetcher {
   // This node has put the key itself. The master hears of the put after earlier announcements.
   void put_here(const metadata::PublishItem& put);
 
-  void on_answer(MemberId from, const AskAnswer& message) { questions_.on_answer(from, message); }
+  void on_answer(MemberId from, AskAnswer&& message) {
+    questions_.on_answer(from, std::move(message));
+  }
   // Before the steps of a turn, and after the steps.
   void prepare();
   void send();
@@ -87,6 +89,7 @@ class Fetcher {
   void take_answer(Fetch& fetch);
   void read(Fetch& fetch);
   void take_read(Fetch& fetch);
+  void take_end(Fetch& fetch, Read::End end);
   bool locate_again(Fetch& fetch);
   void gather(Fetch& fetch, const FoundObject& found);
   void take_gathered(Fetch& fetch);

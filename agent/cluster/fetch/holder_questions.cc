@@ -92,14 +92,14 @@ void HolderQuestions::send() {
       AskRequest message;
       message.request = ask.id().value();
       message.wants_keys = to.name_space == 0;
-      message.wants_bytes = count == 1;
+      message.wants_bytes = true;
       message.name_space = to.name_space;
       for (std::size_t i = 0; i < count; ++i) {
         const Question& question = *group[first + i];
         message.keys.push_back(question.name);
         ask.askers.push_back(question.asker);
         ask.until_ns = std::max(ask.until_ns, question.until_ns);
-        operations_.find<Asker>(question.asker)->bytes_may_come = count == 1;
+        operations_.find<Asker>(question.asker)->bytes_may_come = true;
       }
       counters_.asked += count;
       if (peers_.notify(to.node, message, message.request, ask.until_ns, operations_.now_ns())) {
@@ -112,19 +112,20 @@ void HolderQuestions::send() {
   questions_.clear();
 }
 
-void HolderQuestions::on_answer(MemberId from, const AskAnswer& message) {
+void HolderQuestions::on_answer(MemberId from, AskAnswer&& message) {
   Ask* const ask = operations_.find<Ask>(OperationId::of(message.request));
   if (ask == nullptr || ask->over() || ask->node != from) return;
   const auto region = peers_.region_of(from, message.region);
-  for (const PlaceRow& row : message.rows) {
+  for (PlaceRow& row : message.rows) {
     if (row.number >= ask->askers.size()) continue;
+    const std::size_t number = row.number;
     HolderAnswer answer;
     answer.what = row.held && region ? What::kPlace : What::kNotHeld;
     answer.from = from;
     answer.region = region.value_or(0);
     answer.name_space = message.name_space;
-    answer.row = row;
-    if (tell(ask->askers[row.number], std::move(answer)) && ask->open_count > 0) --ask->open_count;
+    answer.row = std::move(row);
+    if (tell(ask->askers[number], std::move(answer)) && ask->open_count > 0) --ask->open_count;
   }
   if (ask->open_count == 0) operations_.end(*ask);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Asks holders for the places of objects. Questions of a turn to a host about a namespace go out as a
-//   single message. If a message asks about a single object, the answer may bring the bytes.
+//   single message. The answer may bring the bytes of small objects.
 // Threads: the agent's loop.
 // Owns: the questions that the turn's messages will carry.
 // Trusts: an answer counts only from the host that was asked.
@@ -68,7 +68,7 @@ class HolderQuestions {
   void ask(const Question& question) { questions_.push_back(question); }
   // After the steps of a turn: sends the questions.
   void send();
-  void on_answer(MemberId from, const AskAnswer& message);
+  void on_answer(MemberId from, AskAnswer&& message);
 
  private:
   friend struct Ask;

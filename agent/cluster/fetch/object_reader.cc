@@ -100,14 +100,13 @@ void ObjectReader::begin(Read& read) {
   read.sum = read.object.name.lo;  // each checksum begins with the key's hash
   read.outcome = Outcome::kDone;
   if (!read.object.bytes.empty()) {
-    take_bytes(read);
+    end(read, put_bytes(read.object) ? Read::End::kRead : Read::End::kFailed);
   } else {
     to_submit_.push_back(read.id());
   }
 }
 
-void ObjectReader::take_bytes(Read& read) {
-  FetchedObject& object = read.object;
+bool ObjectReader::put_bytes(FetchedObject& object) {
   ObjectStore& store = object.tenant->store();
   const std::byte* from = object.bytes.data();
   const std::uint64_t bytes = std::min<std::uint64_t>(object.bytes.size(), object.from.row.length);
@@ -115,10 +114,22 @@ void ObjectReader::take_bytes(Read& read) {
     std::memcpy(store.pool().data() + offset, from, size);
     from += size;
   });
+  const std::uint64_t sum = sum_of(store, object.entry, object.name.lo, 0, bytes);
   object.bytes.clear();
-  sum_next(read, bytes);
   ++counters_.came_along;
-  on_read(read);
+  return is_sound(object, sum);
+}
+
+std::optional<Read::End> ObjectReader::read_now(FetchedObject& object) {
+  ObjectStore& store = object.tenant->store();
+  const auto result = store.reserve(kClusterSession, object.from.row.length, true, object.entry);
+  if (result != ObjectStore::Reserve::kOk) {
+    object.entry = kNoEntry;
+    return std::nullopt;
+  }
+  if (put_bytes(object)) return Read::End::kRead;
+  object.give_back();
+  return Read::End::kFailed;
 }
 
 bool ObjectReader::may_submit(const Read& read) {
@@ -276,14 +287,19 @@ void ObjectReader::on_read(Read& read) {
   }
   if (read.outcome != Outcome::kDone) return end(read, Read::End::kFailed);
   if (read.is_part()) return end(read, Read::End::kRead);
-  if (read.sum != read.object.from.row.checksum) {
+  end(read, is_sound(read.object, read.sum) ? Read::End::kRead : Read::End::kFailed);
+}
+
+// Compares the checksum, and counts the object.
+bool ObjectReader::is_sound(const FetchedObject& object, std::uint64_t sum) {
+  if (sum != object.from.row.checksum) {
     ++counters_.corrupt;
-    return end(read, Read::End::kFailed);
+    return false;
   }
   MC_FAILPOINT("fetch.verified");
   ++counters_.read_objects;
-  counters_.read_bytes += read.object.from.row.length;
-  end(read, Read::End::kRead);
+  counters_.read_bytes += object.from.row.length;
+  return true;
 }
 
 void ObjectReader::end(Read& read, Read::End result) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,6 +110,9 @@ class ObjectReader {
       : operations_(operations), peers_(peers), transport_(transport), counters_(counters) {}
 
   OperationId begin(FetchedObject object, const ReadTerms& terms, OperationId parent);
+  // The end of a read of an object whose bytes came with the holder's answer. nullopt: there is no room at
+  // once; begin() waits for room.
+  std::optional<Read::End> read_now(FetchedObject& object);
   void update(OperationId id, std::uint64_t deadline_ns, bool waited_for);
   bool waits_for_room(OperationId id) const;
   // Before the steps of a turn: sums a part of each read, and tries again to get room.
@@ -134,7 +138,8 @@ class ObjectReader {
   void on_event(Read& read, const transport::Event& event);
   void cancel(Read& read);
   void begin(Read& read);
-  void take_bytes(Read& read);
+  bool put_bytes(FetchedObject& object);
+  bool is_sound(const FetchedObject& object, std::uint64_t sum);
   void plan(const Read& read);
   std::size_t append_pieces(const Read& read, std::uint64_t from, std::uint64_t bytes);
   void sum_parts();

@@ -84,7 +84,7 @@ class Reader {
 
 class Writer {
  public:
-  Writer() { out_.reserve(transport::kMaxNotificationBytes); }
+  explicit Writer(std::size_t expected_bytes) { out_.reserve(expected_bytes); }
   void put_bytes(const void* data, std::size_t bytes) {
     const auto* at = static_cast<const std::byte*>(data);
     out_.insert(out_.end(), at, at + bytes);
@@ -183,6 +183,17 @@ bool decode_region(Reader& reader, std::vector<std::byte>& region) {
 bool decode_rows(Reader& reader, std::size_t count, std::vector<PlaceRow>& rows) {
   rows.resize(count);
   return std::ranges::all_of(rows, [&](PlaceRow& row) { return decode_row(reader, row); });
+}
+
+// Enough for most messages of a kind.
+template <typename Message>
+std::size_t expected_bytes(const Message&) {
+  return 512;
+}
+std::size_t expected_bytes(const AskAnswer& message) {
+  std::size_t bytes = 512;
+  for (const PlaceRow& row : message.rows) bytes += encoded_row_bytes(row);
+  return bytes;
 }
 
 // ---- Kinds of messages: head, encoder and decoder -----------------------------------------------
@@ -378,7 +389,7 @@ std::size_t encoded_row_bytes(const PlaceRow& row) {
 
 template <typename Message>
 std::vector<std::byte> encode_peer_message(const Message& message) {
-  Writer out;
+  Writer out(expected_bytes(message));
   out.put(head_of(message));
   encode(message, out);
   return out.take();

@@ -47,7 +47,7 @@ struct AskRequest {
   std::uint32_t request = 0;
   std::uint64_t name_space = 0;  // 0: look in all namespaces
   bool wants_keys = false;
-  bool wants_bytes = false;  // of a single object, if the bytes fit into the answer
+  bool wants_bytes = false;  // of each object whose bytes fit into an answer
   std::vector<metadata::KeyHash> keys;
 };
 
