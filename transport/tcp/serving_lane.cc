@@ -11,6 +11,14 @@
 
 namespace mc::transport::tcp {
 
+namespace {
+
+// The answers to notifications leave after the messages that the notifications cause, and together.
+constexpr std::uint64_t kAnswersWaitNs = 50'000;
+constexpr std::size_t kMostWaitingAnswers = 64;
+
+}  // namespace
+
 ServingLane::ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_min_bytes)
     : Lane(std::move(link.socket), std::move(link.tls)),
       sink_(sink),
@@ -49,11 +57,16 @@ Lane::Turn ServingLane::work(std::uint64_t now_ns) {
     release_sent(now_ns);
   }
   Turn turn = Turn::kWaits;
-  const bool rested = requests_.empty() && out_.empty();
-  answers_may_wait_ = true;
+  if (requests_.empty()) {
+    answers_may_wait_ = true;
+    requests_since_ns_ = now_ns;
+  }
   if (readable_) turn = receive(now_ns);
   if (turn == Turn::kFailed) return turn;
-  if (rested && answers_may_wait_ && !requests_.empty()) return Turn::kGoesOn;
+  if (answers_may_wait_ && !requests_.empty() && requests_.size() < kMostWaitingAnswers &&
+      now_ns < requests_since_ns_ + kAnswersWaitNs) {
+    return Turn::kGoesOn;
+  }
   const SendQueue::Result sent = writable_ ? send(now_ns) : SendQueue::Result::kWouldBlock;
   if (sent == SendQueue::Result::kFailed) return Turn::kFailed;
   if (sent == SendQueue::Result::kBudgetSpent) turn = Turn::kGoesOn;

@@ -91,9 +91,8 @@ class ServingLane : public Lane {
   std::uint32_t serial_ = 0;
   std::uint64_t next_id_ = 1;
   Queue<Request> requests_;
-  // This turn has received notifications alone. Their answers leave in the next turn, after the messages that
-  // the notifications cause.
-  bool answers_may_wait_ = false;
+  bool answers_may_wait_ = false;        // requests_ has notifications alone
+  std::uint64_t requests_since_ns_ = 0;  // since when requests_ has a request
   SendQueue out_;
   std::uint64_t pinned_bytes_ = 0;
   // The time since which no slice has left, though slices wait; 0: no slice waits.
