@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kMaxWaiting = 64;
 constexpr std::uint64_t kAskWaitsNs = 300 * kMs;  // then the reader asks again
 constexpr std::size_t kHeadBytes = 256;           // head and descriptor of a Place
+// The bytes of objects that come with the answers to an Ask. The loop must not copy for longer.
+constexpr std::uint64_t kMostBytesOfAnAsk = 256 << 10;
 
 }  // namespace
 
@@ -32,6 +34,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
   AskAnswer answer;
   answer.request = ask.request;
   std::size_t bytes = kHeadBytes;
+  std::uint64_t bytes_of_objects = 0;
   const ClusterTenant* of = nullptr;
   const auto send = [&] {
     if (answer.rows.empty()) return;
@@ -61,8 +64,10 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     row.number = static_cast<std::uint16_t>(i);
     std::size_t row_bytes = encoded_row_bytes(row);
     if (ask.wants_bytes && holder != nullptr &&
+        bytes_of_objects + row.length <= kMostBytesOfAnAsk &&
         kHeadBytes + row_bytes + row.length + sizeof(std::uint64_t) <=
             transport::kMaxNotificationBytes) {
+      bytes_of_objects += row.length;
       row.bytes = holder->bytes_of(row);
       row_bytes = encoded_row_bytes(row);
     }

@@ -20,7 +20,7 @@
 namespace mc::transport::tcp {
 
 inline constexpr std::uint64_t kHelloMagic = 0x31454e414c434dull;  // "MCLANE1" as bytes
-inline constexpr std::uint16_t kDataVersion = 1;
+inline constexpr std::uint16_t kDataVersion = 2;
 
 struct Hello {
   std::uint64_t magic;

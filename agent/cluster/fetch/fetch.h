@@ -29,7 +29,7 @@ struct Fetch final : Asker {
   static constexpr OperationKind kKind = OperationKind::kFetch;
   enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRead, kReading, kGathering };
   // How the fetch knows the holders. A failure at the last holder leads to the next state, and to a
-  // question to the master.
+  // question to the master. A later version in the answer leads back to kFirst.
   enum class Known : std::uint8_t { kFromCache, kFirst, kRelocated };
 
   Fetch(Fetcher& with, const metadata::KeyHash& of) : fetcher(with), name(of) {}

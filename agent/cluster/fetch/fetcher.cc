@@ -233,7 +233,10 @@ void Fetcher::take_found(Fetch& fetch) {
   const bool striped = found.object.attributes.striped;
   if (found.object.bytes > transport::kMaxNotificationBytes) fetch.bytes_may_come = false;
   if (!striped && serve_own(fetch, found)) return;
-  fetch.located_version = striped ? 0 : found.object.version;
+  const std::uint64_t before =
+      std::exchange(fetch.located_version, striped ? 0 : found.object.version);
+  // The object was replaced meanwhile, so the holders that failed say nothing about these holders.
+  if (fetch.located_version > before) fetch.known = Known::kFirst;
   if (!striped) {
     go_ask(fetch, peers_.reading_order(fetch.name, found.holders));
     guess_.learn(fetch.holders);

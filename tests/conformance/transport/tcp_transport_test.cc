@@ -132,6 +132,36 @@ TEST_F(TcpTransportTest, ABatchOfSmallReadsTakesOneCallEachWayAndNoCopy) {
   }
 }
 
+// A message that a notification causes need not wait for the answer to the notification.
+TEST_F(TcpTransportTest, AnswersToNotificationsLeaveTogetherAMomentLater) {
+  Memory text = pattern(4096, 1);
+  const Piece piece{text.data(), text.size(), kNoRegion};
+  std::vector<OperationId> open;
+  const std::uint64_t answered = b_->transport().counters().send_calls;
+  for (std::size_t count = 1; count <= 8; ++count) {
+    Operation notify = read(0, piece);
+    notify.verb = Verb::kNotify;
+    open.push_back(submit(notify));
+    // Time stands still.
+    const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
+    const auto arrived = [&] {
+      return static_cast<std::size_t>(
+          std::ranges::count(at_b_, Event::Kind::kNotified, &Event::kind));
+    };
+    while (arrived() < count && mc::now_ns() < until_ns) {
+      step_a();
+      step_b();
+    }
+    ASSERT_EQ(arrived(), count);
+  }
+  EXPECT_EQ(b_->transport().counters().send_calls, answered);
+  EXPECT_EQ(b_->transport().next_poll_ns(), 0u);
+  ASSERT_TRUE(wait_for([&] {
+    return std::ranges::all_of(open, [&](OperationId id) { return event_of(id) != nullptr; });
+  }));
+  EXPECT_EQ(b_->transport().counters().send_calls, answered + 1);
+}
+
 TEST_F(TcpTransportTest, LargeReadsCopyNothingInUserSpace) {
   Memory to(kRegionBytes);
   const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));

@@ -245,6 +245,30 @@ TEST_P(TransportTest, NotificationArrivesOnceWithItsSender) {
   EXPECT_EQ(run(notify).outcome, Outcome::kInvalid);
 }
 
+TEST_P(TransportTest, NotificationsOfManySizesArriveWholeAndInOrder) {
+  if (!world_->a().capabilities().notify) GTEST_SKIP() << "the transport does not notify";
+  std::vector<Memory> texts;
+  for (std::size_t i = 0; i < 96; ++i) {
+    texts.push_back(pattern(1 + (i * 7919) % kMaxNotificationBytes, i));
+  }
+  std::size_t submitted = 0;
+  while (submitted < texts.size()) {
+    std::vector<OperationId> open;
+    for (std::size_t i = 0; i < 32; ++i, ++submitted) {
+      const Piece piece{texts[submitted].data(), texts[submitted].size(), kNoRegion};
+      Operation notify = read(0, {&piece, 1});
+      notify.verb = Verb::kNotify;
+      open.push_back(submit(notify));
+    }
+    ASSERT_TRUE(wait_for([&] {
+      return std::ranges::all_of(open, [&](OperationId id) { return event_of(id) != nullptr; });
+    }));
+    for (const OperationId id : open) EXPECT_EQ(event_of(id)->outcome, Outcome::kDone);
+  }
+  ASSERT_TRUE(wait_for([&] { return notified_.size() == texts.size(); }));
+  EXPECT_EQ(notified_, texts);
+}
+
 TEST_P(TransportTest, EveryOperationTakenEndsExactlyOnceAndRightly) {
   constexpr std::size_t kCount = 3000;
   struct Wanted {
