@@ -68,8 +68,8 @@ std::map<std::string, golden::Bytes> samples() {
           {"ping", golden::bytes_of(make_frame(FrameKind::kPing, 9))}};
 }
 
-TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionOne) {
-  const Sections sections = golden::read("transport-v1.txt");
+TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionTwo) {
+  const Sections sections = golden::read("transport-v2.txt");
   const auto ours = samples();
   EXPECT_EQ(sections.size(), ours.size());
   for (const auto& [name, bytes] : ours) {
@@ -83,7 +83,7 @@ TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionOne) {
 }
 
 TEST(GoldenTransport, TheFilesBytesAreUnderstood) {
-  Sections sections = golden::read("transport-v1.txt");
+  Sections sections = golden::read("transport-v2.txt");
   EXPECT_TRUE(decode_hello(sections["hello"]));
   EXPECT_TRUE(decode_hello(sections["hello_rdma"]));
   EXPECT_TRUE(decode_request(sections["read"], 7));

@@ -156,10 +156,12 @@ TEST_F(TcpTransportTest, AnswersToNotificationsLeaveTogetherAMomentLater) {
   }
   EXPECT_EQ(b_->transport().counters().send_calls, answered);
   EXPECT_EQ(b_->transport().next_poll_ns(), 0u);
-  ASSERT_TRUE(wait_for([&] {
+  step_a(100'000);
+  step_b();
+  EXPECT_EQ(b_->transport().counters().send_calls, answered + 1);
+  EXPECT_TRUE(wait_for([&] {
     return std::ranges::all_of(open, [&](OperationId id) { return event_of(id) != nullptr; });
   }));
-  EXPECT_EQ(b_->transport().counters().send_calls, answered + 1);
 }
 
 TEST_F(TcpTransportTest, LargeReadsCopyNothingInUserSpace) {
@@ -447,10 +449,11 @@ TEST_F(TcpTransportTest, ANotificationWhoseLaneBreaksArrivesAtMostOnce) {
     operation.generation = 0;
     const OperationId id = submit(operation);
     ids.push_back(id);
-    // Before the write has been read, after that, and after the answer.
+    // Before the notification has been read, after that, and after the answer, which leaves a moment later.
     for (int i = 0; i < round % 3; ++i) {
       step_b();
       count();
+      step_a(100'000);
     }
     a_->break_lane(0);
     ASSERT_TRUE(wait_for([&] {

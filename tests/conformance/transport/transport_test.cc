@@ -245,7 +245,7 @@ TEST_P(TransportTest, NotificationArrivesOnceWithItsSender) {
   EXPECT_EQ(run(notify).outcome, Outcome::kInvalid);
 }
 
-TEST_P(TransportTest, NotificationsOfManySizesArriveWholeAndInOrder) {
+TEST_P(TransportTest, NotificationsOfManySizesArriveWholeAndOnce) {
   if (!world_->a().capabilities().notify) GTEST_SKIP() << "the transport does not notify";
   std::vector<Memory> texts;
   for (std::size_t i = 0; i < 96; ++i) {
@@ -266,7 +266,9 @@ TEST_P(TransportTest, NotificationsOfManySizesArriveWholeAndInOrder) {
     for (const OperationId id : open) EXPECT_EQ(event_of(id)->outcome, Outcome::kDone);
   }
   ASSERT_TRUE(wait_for([&] { return notified_.size() == texts.size(); }));
-  EXPECT_EQ(notified_, texts);
+  std::ranges::sort(notified_);  // one may overtake another
+  std::ranges::sort(texts);
+  EXPECT_TRUE(notified_ == texts);
 }
 
 TEST_P(TransportTest, EveryOperationTakenEndsExactlyOnceAndRightly) {
