@@ -26,7 +26,7 @@ void check_message(std::span<const std::byte> bytes, bool from_asker) {
   require(message->text.empty() ||
           message->text.data() + message->text.size() == body.data() + body.size());
   require(message->kind != MessageKind::kNotify ||
-          (!message->text.empty() && message->text.size() <= kMaxNotificationBytes));
+          (!message->text.empty() && message->text.size() <= kMaxOneSidedNotificationBytes));
   require(message->notified.outcome <= kLastOutcome);
   require(message->domains.size() <= kMaxDomains);
   for (const DomainEntry& domain : message->domains) {

@@ -133,8 +133,8 @@ TEST(GoldenFabric, ShortLongAndBentMessagesAreRefused) {
 }
 
 TEST(GoldenFabric, NotificationsAreTakenUpToTheirLimit) {
-  const std::vector<std::byte> most(kMaxNotificationBytes);
-  const std::vector<std::byte> too_many(kMaxNotificationBytes + 1);
+  const std::vector<std::byte> most(kMaxOneSidedNotificationBytes);
+  const std::vector<std::byte> too_many(kMaxOneSidedNotificationBytes + 1);
   EXPECT_TRUE(decode(encode(NotifyBody{1}, most), true));
   EXPECT_FALSE(decode(encode(NotifyBody{1}, too_many), true));
   EXPECT_FALSE(decode(encode(NotifyBody{1}, {}), true));

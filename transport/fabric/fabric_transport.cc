@@ -106,7 +106,7 @@ Status FabricTransport::open_domains() {
       .memory_kinds = 1u << static_cast<unsigned>(MemoryKind::kHost),
       .max_operations = kMaxOperations,
       .max_pieces = kMaxPieces,
-      .max_notification_bytes = kMaxNotificationBytes,
+      .max_notification_bytes = kMaxOneSidedNotificationBytes,
       .max_operation_bytes = kMaxOperationBytes,
   };
   return {};

@@ -94,7 +94,7 @@ std::optional<Message> decode_body(const ControlHeader& header, std::span<const 
       break;
     case MessageKind::kNotify:
       good = take_front(bytes, message.notify) && !bytes.empty() &&
-             bytes.size() <= kMaxNotificationBytes;
+             bytes.size() <= kMaxOneSidedNotificationBytes;
       message.text = bytes;
       break;
     case MessageKind::kNotified:

@@ -105,8 +105,8 @@ struct NotifiedBody {
 };
 static_assert(sizeof(NotifiedBody) == 16);
 
-inline constexpr std::size_t kMaxBodyBytes = sizeof(NotifyBody) + kMaxNotificationBytes;
-static_assert(kMaxBodyBytes >= sizeof(RegionBody) + kMaxDescriptorBytes &&
+inline constexpr std::size_t kMaxBodyBytes = sizeof(RegionBody) + kMaxDescriptorBytes;
+static_assert(kMaxBodyBytes >= sizeof(NotifyBody) + kMaxOneSidedNotificationBytes &&
               kMaxBodyBytes >= kMaxDomains * sizeof(DomainEntry));
 inline constexpr ControlProtocol kProtocol{kMessageMagic, kMaxBodyBytes};
 inline constexpr DescriptorFormat kDescriptorFormat{"fabric", 0x3346434d, sizeof(std::uint64_t),

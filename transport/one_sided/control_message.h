@@ -26,6 +26,9 @@ struct ControlHeader {
 inline constexpr std::size_t kControlHeaderBytes = 16;
 static_assert(sizeof(ControlHeader) == kControlHeaderBytes);
 
+// A device registers a receive buffer of this size for each notification that may arrive.
+inline constexpr std::uint32_t kMaxOneSidedNotificationBytes = 8192;
+
 // The kind of messages that a link carries.
 struct ControlProtocol {
   std::uint32_t magic = 0;

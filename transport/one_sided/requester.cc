@@ -176,7 +176,7 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
   const Peer* peer = peers_.find(operation.peer);
   if (peer == nullptr) return Outcome::kInvalid;
   if (operation.verb == Verb::kNotify) {
-    if (*bytes > kMaxNotificationBytes) return Outcome::kInvalid;
+    if (*bytes > kMaxOneSidedNotificationBytes) return Outcome::kInvalid;
   } else if (const Outcome outcome = remote_regions_.admit(operation, *bytes);
              outcome != Outcome::kDone) {
     return outcome;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "transport/flow/due_peers.h"
+#include "transport/one_sided/control_message.h"
 #include "transport/one_sided/operation_book.h"
 
 namespace mc::transport::one_sided {

@@ -157,7 +157,7 @@ Status Device::make_queues(const ibv_device_attr& attributes) {
   srq.attr.max_sge = 1;
   receives_ = verbs_->create_srq(domain_, &srq);
   if (receives_ == nullptr) return lacks("create a shared receive queue");
-  buffers_.resize(std::size_t{kReceiveBuffers} * kMaxNotificationBytes);
+  buffers_.resize(std::size_t{kReceiveBuffers} * kMaxOneSidedNotificationBytes);
   buffers_region_ =
       verbs_->reg_mr(domain_, buffers_.data(), buffers_.size(), IBV_ACCESS_LOCAL_WRITE);
   if (buffers_region_ == nullptr) return lacks("register 1 MiB of buffers");
@@ -185,15 +185,15 @@ void Device::take_events() {
 
 std::span<const std::byte> Device::received(std::uint64_t work_id, std::uint32_t bytes) const {
   const std::uint64_t index = work_id & ~kReceiveMark;
-  return {buffers_.data() + index * kMaxNotificationBytes,
-          std::min<std::size_t>(bytes, kMaxNotificationBytes)};
+  return {buffers_.data() + index * kMaxOneSidedNotificationBytes,
+          std::min<std::size_t>(bytes, kMaxOneSidedNotificationBytes)};
 }
 
 void Device::repost(std::uint64_t work_id) {
   ibv_sge place{};
   place.addr = reinterpret_cast<std::uint64_t>(buffers_.data()) +
-               (work_id & ~kReceiveMark) * kMaxNotificationBytes;
-  place.length = kMaxNotificationBytes;
+               (work_id & ~kReceiveMark) * kMaxOneSidedNotificationBytes;
+  place.length = kMaxOneSidedNotificationBytes;
   place.lkey = buffers_region_->lkey;
   ibv_recv_wr request{};
   request.wr_id = work_id;

@@ -88,7 +88,7 @@ const Capabilities& RdmaTransport::capabilities() const {
                       1u << static_cast<unsigned>(MemoryKind::kDevice),
       .max_operations = kMaxOperations,
       .max_pieces = kMaxPieces,
-      .max_notification_bytes = kMaxNotificationBytes,
+      .max_notification_bytes = kMaxOneSidedNotificationBytes,
       .max_operation_bytes = kMaxOperationBytes,
   };
   return kCapabilities;
