@@ -36,6 +36,7 @@ class ScriptedMaster final : public MasterPort {
   metadata::MemberList members_list;
   int refreshes = 0;
   std::deque<Published> published;
+  std::deque<Done<metadata::wire::PlaceAnswer>> places;
   std::deque<Done<metadata::wire::RemoveReply>> removes;
   std::deque<Located> locates;
   std::deque<Done<metadata::wire::MembersAnswer>> members_asked;
@@ -70,9 +71,11 @@ class ScriptedMaster final : public MasterPort {
     reply.changed.members = std::move(members);
     members_list.take(reply, now_ns());
   }
-  // No test makes these calls, or no test waits for the answer.
   void place(const metadata::wire::Place&, std::uint64_t,
-             Done<metadata::wire::PlaceAnswer>) override {}
+             Done<metadata::wire::PlaceAnswer> done) override {
+    places.push_back(std::move(done));
+  }
+  // No test makes these calls, or no test waits for the answer.
   void remove_matching(const metadata::wire::Match&, std::uint64_t,
                        Done<metadata::wire::RemoveMatchingAnswer>) override {}
   void list(const metadata::wire::Match&, std::uint64_t,

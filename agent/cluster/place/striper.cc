@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
@@ -272,6 +273,19 @@ void Striper::on_held(MemberId from, const HoldAnswer& answer) {
   operations_.wake(*striping);
 }
 
+// The master may have refused some parts before accepting the first part, for example because an absent member
+// might have held a later version. The master refuses no part for that reason once the version has a holder.
+// False: all refusing hosts have been told again.
+bool Striper::tell_again(Striping& striping) {
+  bool any = false;
+  for (auto& [node, host] : striping.hosts) {
+    if (host.state != Host::State::kBehind || std::exchange(host.told_again, true)) continue;
+    host.state = Host::State::kToTell;
+    any = true;
+  }
+  return any;
+}
+
 void Striper::look_at_hosts(Striping& striping) {
   const auto count = [&](Host::State state) {
     return static_cast<std::size_t>(std::ranges::count_if(
@@ -282,6 +296,7 @@ void Striper::look_at_hosts(Striping& striping) {
   const std::size_t behind = count(Host::State::kBehind);
   if (sealed + behind < striping.hosts.size()) return;
   if (sealed > 0 && behind > 0) {
+    if (tell_again(striping)) return;
     // The put was complete, and was replaced or removed before all hosts had answered.
     settle(striping, MC_OK);
     return give_up(striping);

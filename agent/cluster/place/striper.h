@@ -8,7 +8,8 @@
 //                               ▼ host          ▼ a stripe           ▼
 //                               └───────────────┴────────────────────┴──► held stripes are dropped
 //
-//     kSealing ──kBehind──► kSealing again, with a later version
+//     kSealing ──all hosts: kBehind──► kSealing again, with a later version
+//              ──some hosts: kBehind─► these hosts seal again, with the same version
 //
 //   Before kSealing no other host can locate or read the object. If the writer dies before that,
 //   the holders drop the stripes. After the first Seal the put cannot be undone, because the
@@ -60,6 +61,7 @@ struct Striping final : Operation {
   struct Host {
     enum class State : std::uint8_t { kToTell, kTold, kSealed, kBehind, kFailed };
     State state = State::kToTell;
+    bool told_again = false;  // after a refusal, because another host has sealed
     std::uint64_t again_ns = 0;
     std::uint64_t lost_since_ns = 0;  // 0: the host can be reached
     std::uint64_t stripes = 0;        // a bit per stripe number
@@ -135,6 +137,7 @@ class Striper {
   void begin_sealing(Striping& striping);
   void tell(Striping& striping);
   bool is_gone(Host& host, MemberId node) const;
+  bool tell_again(Striping& striping);
   void look_at_hosts(Striping& striping);
   void fail(Striping& striping, std::uint64_t& reason);
   void give_up(Striping& striping);
