@@ -51,16 +51,15 @@ Status check_partition_count(ClusterStore& store, std::uint32_t partitions,
 }
 
 Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-                 Partition partition, Callbacks callbacks, StoreCalls calls)
+                 Partition partition, Callbacks callbacks, const StartStoreThread& start_thread)
     : store_(std::move(store)),
       address_(std::move(address)),
       ttl_ms_(ttl_ms),
       partition_(partition),
       prefix_(partition.number == 0 ? "" : "shares/" + std::to_string(partition.number) + "/"),
       callbacks_(std::move(callbacks)),
-      lock_(*store_, address_, ttl_ms, now_ns, partition.number) {
-  if (calls == StoreCalls::kOwnThread) thread_.emplace([this] { return step(); });
-}
+      lock_(*store_, address_, ttl_ms, now_ns, partition.number),
+      thread_(start_thread([this] { return step(); })) {}
 
 Elector::~Elector() {
   thread_.reset();
@@ -95,7 +94,7 @@ void Elector::save(std::string key, std::optional<std::string> value, std::funct
     saved.value = std::move(value);
     if (done) saved.done.push_back(std::move(done));
   }
-  if (thread_) thread_->wake();
+  thread_->wake();
 }
 
 std::uint64_t Elector::step() { return leading_ ? lead() : stand_by(); }
@@ -206,6 +205,7 @@ std::uint64_t Elector::stand_by() {
   goes_on_until_ns_ = 0;
   epoch_ = term->epoch;
   leading_ = true;
+  writes_are_open_ = false;  // of an earlier leadership
   renew_at_ns_ = now_ns();
   callbacks_.leading(std::move(*term));
   return renew_at_ns_;
@@ -263,7 +263,7 @@ void Elector::outbid(std::uint64_t heard) {
   if (heard > kMaxHeardEpoch) return;
   std::uint64_t highest = outbid_;
   while (highest < heard && !outbid_.compare_exchange_weak(highest, heard)) continue;
-  if (thread_) thread_->wake();
+  thread_->wake();
 }
 
 std::uint64_t Elector::raise_epochs() {
@@ -305,11 +305,17 @@ Elector::Written Elector::write_saved() {
     const MutexLock lock(mutex_);
     saved.swap(saved_);
   }
-  Status trouble;
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
+  Status trouble = writes_are_open_ ? lock_.outdate_guards(deadline_ns) : Status();
+  if (trouble.code() == MC_NOT_FOUND) {
+    callbacks_.trouble(trouble);
+    return Written::kNotLeader;
+  }
+  writes_are_open_ = !trouble.ok();
   for (auto& [key, one] : saved) {
     // A full store refuses values and still removes keys, but a store that is away answers nothing.
-    if (trouble.code() == kStoreUnavailable || trouble.code() == kOutcomeUnknown) {
+    const bool away = trouble.code() == kStoreUnavailable || trouble.code() == kOutcomeUnknown;
+    if (away || writes_are_open_) {
       write_later(key, std::move(one));
       continue;
     }
@@ -324,6 +330,7 @@ Elector::Written Elector::write_saved() {
       for (const auto& done : one.done) done();
     } else {
       trouble = written.error();
+      writes_are_open_ = trouble.code() == kOutcomeUnknown;
       write_later(key, std::move(one));
     }
   }

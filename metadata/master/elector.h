@@ -16,11 +16,11 @@
 //   (promises.h). When the store answers again, the leader takes the lock again, under the same epoch, if no
 //   other master has led in between: "last_epoch" names the latest leadership. A standby that the store
 //   was silent to as well lets the last leader go first.
-// Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
-//   save() and leads() from any thread.
-// Owns: the store and the thread, if any. Queued writes are bounded: one for each key, the latest wins.
+// Threads: the elector's thread makes all store calls and all callbacks. save() and leads() from any thread.
+// Owns: the store and the thread. Queued writes are bounded: one for each key, the latest wins.
 // Writes: guarded by the leader's key, so a former leader changes nothing. A write that fails is
-//   repeated until the end of the leadership.
+//   repeated until the end of the leadership. The store may execute a write without an answer late, even
+//   after a later value. So the leader first writes the leader's key again (LeaderLock::outdate_guards()).
 // Trusts: the store. Each reader decodes its own values. The number of partitions is checked.
 #pragma once
 
@@ -84,13 +84,9 @@ class Elector {
 
   // address: how other processes reach this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-          Partition partition, Callbacks callbacks, StoreCalls calls = StoreCalls::kOwnThread);
+          Partition partition, Callbacks callbacks, const StartStoreThread& start_thread);
   // Resigns, so that a standby need not wait for the end of the lease.
   ~Elector();
-
-  // kCaller: campaigns, renews the lease, writes saved values. Returns the time of the next call, which may
-  // come earlier.
-  std::uint64_t step();
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
@@ -109,6 +105,8 @@ class Elector {
   void save(std::string key, std::optional<std::string> value, std::function<void()> done);
 
  private:
+  // Campaigns, renews the lease, writes saved values. Returns the time of the next call.
+  std::uint64_t step();
   std::uint64_t stand_by();
   std::uint64_t lead();
   bool renew();
@@ -149,10 +147,11 @@ class Elector {
   std::uint64_t others_wait_until_ns_ = 0;  // the last leader may take the lock again
   bool leading_ = false;
   std::uint64_t renew_at_ns_ = 0;
+  bool writes_are_open_ = false;  // the store may execute writes without an answer later
 
   Mutex mutex_;
   std::map<std::string, Saved> saved_ MC_GUARDED_BY(mutex_);
-  std::optional<StoreThread> thread_;
+  std::unique_ptr<StoreThread> thread_;
 };
 
 }  // namespace mc::metadata

@@ -52,7 +52,7 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
                  options.listen);
   }
   std::unique_ptr<Master> master(new Master(
-      options, [options] { return open_store(options); }, StoreCalls::kOwnThread));
+      options, [options] { return open_store(options); }, start_store_thread));
   auto listener = rpc::Listener::create(master->io_, *listening, *master);
   if (!listener) return fail(listener.error());
   master->listener_ = std::move(*listener);
@@ -61,8 +61,10 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
 }
 
 Result<std::unique_ptr<Master>> Master::create_simulated(const MasterOptions& options,
-                                                         OpenStore open_store) {
-  std::unique_ptr<Master> master(new Master(options, std::move(open_store), StoreCalls::kCaller));
+                                                         OpenStore open_store,
+                                                         StartStoreThread start_thread) {
+  std::unique_ptr<Master> master(
+      new Master(options, std::move(open_store), std::move(start_thread)));
   if (const Status status = master->sit_down(); !status.ok()) return fail(status);
   return master;
 }
@@ -97,15 +99,16 @@ Status Master::sit_down() {
     if (risk && !risk->empty()) spdlog::warn("event=cluster_store_at_risk cause=\"{}\"", *risk);
   }
   if (partitions > 1) {
-    roster_ = std::make_unique<Roster>(std::move(*first), address_, partitions,
-                                       static_cast<std::uint32_t>(options_.leader_ttl_ms), calls_);
+    roster_ =
+        std::make_unique<Roster>(std::move(*first), address_, partitions,
+                                 static_cast<std::uint32_t>(options_.leader_ttl_ms), start_thread_);
   }
   for (std::uint32_t partition = 0; partition < partitions; ++partition) {
     auto store = open_store_();
     if (!store) return store.error();
     partition_masters_.push_back(std::make_unique<PartitionMaster>(
         io_, options_, address_, Elector::Partition{partition, partitions, roster_.get()},
-        std::move(*store), calls_,
+        std::move(*store), start_thread_,
         PartitionMaster::Outside{.ended = [this, partition] { close_links(partition); },
                                  .store_trouble =
                                      [this](const Status& status) {
@@ -136,8 +139,6 @@ bool Master::may_log(std::uint64_t& last_ns) {
 
 void Master::run() { io_.run(); }
 void Master::poll() {
-  if (roster_ && now_ns() >= roster_due_ns_) roster_due_ns_ = roster_->step();
-  for (const auto& partition_master : partition_masters_) partition_master->step();
   io_.restart();
   io_.poll();
 }

@@ -35,9 +35,11 @@ class Master final : public rpc::ListenerHandler {
 
   // Listens, and begins to campaign. Errors: with the remedy, for the operator.
   static Result<std::unique_ptr<Master>> create(const MasterOptions& options);
-  // For a simulator, which opens the store, hands over links by on_link(), and calls poll().
+  // For a simulator, which opens the store, runs the steps of start_thread(), hands over links by
+  // on_link(), and calls poll().
   static Result<std::unique_ptr<Master>> create_simulated(const MasterOptions& options,
-                                                          OpenStore open_store);
+                                                          OpenStore open_store,
+                                                          StartStoreThread start_thread);
   ~Master() override;
 
   void run();
@@ -67,8 +69,11 @@ class Master final : public rpc::ListenerHandler {
     bool said = false;  // an Attend call named this partition
   };
 
-  Master(const MasterOptions& options, OpenStore open_store, StoreCalls calls)
-      : options_(options), open_store_(std::move(open_store)), calls_(calls), tick_(io_) {}
+  Master(const MasterOptions& options, OpenStore open_store, StartStoreThread start_thread)
+      : options_(options),
+        open_store_(std::move(open_store)),
+        start_thread_(std::move(start_thread)),
+        tick_(io_) {}
   static Result<std::unique_ptr<ClusterStore>> open_store(const MasterOptions& options);
   // Creates all partition masters.
   Status sit_down();
@@ -85,7 +90,7 @@ class Master final : public rpc::ListenerHandler {
 
   const MasterOptions options_;
   const OpenStore open_store_;
-  const StoreCalls calls_;
+  const StartStoreThread start_thread_;
   std::string address_;
   boost::asio::io_context io_;
   boost::asio::steady_timer tick_;
@@ -93,7 +98,6 @@ class Master final : public rpc::ListenerHandler {
   std::map<const rpc::Link*, Attending> links_;
   std::uint64_t next_link_ = 0;
   std::unique_ptr<Roster> roster_;  // null: there is a single partition
-  std::uint64_t roster_due_ns_ = 0;
   MasterCounters counters_;
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::shared_ptr<const MasterReport> report_;

@@ -13,15 +13,15 @@ namespace mc::metadata {
 
 PartitionMaster::PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
                                  const std::string& address, Elector::Partition partition,
-                                 std::unique_ptr<ClusterStore> store, StoreCalls calls,
-                                 Outside outside)
+                                 std::unique_ptr<ClusterStore> store,
+                                 const StartStoreThread& start_thread, Outside outside)
     : io_(io),
       options_(options),
       partition_(partition.number),
       outside_(std::move(outside)),
       elector_(std::make_unique<Elector>(std::move(store), address,
                                          static_cast<std::uint32_t>(options.leader_ttl_ms),
-                                         partition, callbacks(), calls)) {}
+                                         partition, callbacks(), start_thread)) {}
 
 void PartitionMaster::stop() {
   elector_.reset();
@@ -53,7 +53,6 @@ void PartitionMaster::attended(const rpc::Link& link, std::uint64_t heard) {
   leader_state_->attended(link, heard);
   if (heard <= epoch()) return;
   elector_->outbid(heard);
-  elector_due_ns_ = 0;
 }
 
 void PartitionMaster::begin(const Term& term) {
@@ -70,7 +69,6 @@ void PartitionMaster::begin(const Term& term) {
                                    };
                                  }
                                  elector_->save(std::move(key), std::move(value), std::move(done));
-                                 elector_due_ns_ = 0;
                                },
                            .link_count = outside_.link_count,
                            .refused_links = outside_.refused_links,
@@ -99,10 +97,6 @@ void PartitionMaster::tick() {
                  leader_state_->epoch());
   }
   leader_state_->tick(now_ns());
-}
-
-void PartitionMaster::step() {
-  if (now_ns() >= elector_due_ns_) elector_due_ns_ = elector_->step();
 }
 
 void PartitionMaster::on_request(rpc::Link& link, const rpc::Request& request) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A master's part in a partition: its election, and a LeaderState while it leads.
-// Threads: the master's loop. The elector has a separate thread (kCaller: none; call step()).
+// Threads: the master's loop. The elector has a separate thread.
 // Owns: the Elector and the LeaderState.
 // Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
@@ -33,7 +33,8 @@ class PartitionMaster {
   // partition's roster outlive this object.
   PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
                   const std::string& address, Elector::Partition partition,
-                  std::unique_ptr<ClusterStore> store, StoreCalls calls, Outside outside);
+                  std::unique_ptr<ClusterStore> store, const StartStoreThread& start_thread,
+                  Outside outside);
   ~PartitionMaster() { stop(); }
   // Resigns.
   void stop();
@@ -54,8 +55,6 @@ class PartitionMaster {
   void on_cancel(rpc::Link& link, std::uint32_t id);
   void on_closed(rpc::Link& link);
   void tick();
-  // kCaller: the elector's part.
-  void step();
 
  private:
   Elector::Callbacks callbacks();
@@ -69,7 +68,6 @@ class PartitionMaster {
   std::string leader_;
   std::unique_ptr<LeaderState> leader_state_;
   bool without_store_ = false;
-  std::uint64_t elector_due_ns_ = 0;  // kCaller
   std::unique_ptr<Elector> elector_;
 };
 

@@ -20,13 +20,12 @@ constexpr std::string_view kMastersPrefix = "masters/";
 }  // namespace
 
 Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
-               std::uint32_t ttl_ms, StoreCalls calls)
+               std::uint32_t ttl_ms, const StartStoreThread& start_thread)
     : store_(std::move(store)),
       address_(std::move(address)),
       partitions_(partitions),
-      ttl_ms_(ttl_ms) {
-  if (calls == StoreCalls::kOwnThread) thread_.emplace([this] { return step(); });
-}
+      ttl_ms_(ttl_ms),
+      thread_(start_thread([this] { return step(); })) {}
 
 Roster::~Roster() {
   thread_.reset();

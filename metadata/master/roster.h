@@ -8,15 +8,13 @@
 //
 // The roster advises; the leaders' locks decide. A master with an outdated list takes a partition
 // too early or too late, but never a partition that another master leads.
-// Threads: the roster's thread (kCaller: the caller of step()) makes all store calls. may_take() and
-//   gives_up() from any thread.
-// Owns: the store and the thread, if any.
+// Threads: the roster's thread makes all store calls. may_take() and gives_up() from any thread.
+// Owns: the store and the thread.
 // Trusts: the store. Addresses are only compared.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +27,9 @@ namespace mc::metadata {
 class Roster {
  public:
   Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
-         std::uint32_t ttl_ms, StoreCalls calls = StoreCalls::kOwnThread);
+         std::uint32_t ttl_ms, const StartStoreThread& start_thread);
   // Removes this master from the list.
   ~Roster();
-  // kCaller: reads the store. Returns the time of the next call.
-  std::uint64_t step();
 
   // Whether this master should campaign for a partition that has been vacant for vacant_ns.
   [[nodiscard]] bool may_take(std::uint32_t partition, std::uint64_t vacant_ns) const;
@@ -42,6 +38,8 @@ class Roster {
   [[nodiscard]] bool gives_up(std::uint32_t partition, std::uint64_t now_ns);
 
  private:
+  // Reads the store. Returns the time of the next call.
+  std::uint64_t step();
   Status sign_up(std::uint64_t deadline_ns);
   void read(std::uint64_t deadline_ns);
 
@@ -57,7 +55,7 @@ class Roster {
   std::vector<std::string> wanted_
       MC_GUARDED_BY(mutex_);  // the master of each partition; empty: nothing has been read
   std::uint64_t settled_ns_ MC_GUARDED_BY(mutex_) = 0;  // nothing has moved since then
-  std::optional<StoreThread> thread_;
+  std::unique_ptr<StoreThread> thread_;
 };
 
 }  // namespace mc::metadata

@@ -72,6 +72,22 @@ Status LeaderLock::renew(std::uint64_t deadline_ns) {
   return status;
 }
 
+Status LeaderLock::outdate_guards(std::uint64_t deadline_ns) {
+  const auto swap = store_.compare_and_set(key_, epoch_, value_, lease_.id, deadline_ns);
+  if (swap && swap->applied) {
+    epoch_ = swap->revision;
+    return {};
+  }
+  if (!swap && swap.error().code() != kOutcomeUnknown) return swap.error();
+  // This attempt or an earlier one may have taken effect although the answer was lost.
+  const auto entry = store_.get(key_, deadline_ns);
+  if (!entry && entry.error().code() != MC_NOT_FOUND) return entry.error();
+  if (!entry || entry->lease != lease_.id) return {MC_NOT_FOUND, "this process no longer leads"};
+  if (entry->revision == epoch_) return swap.error();
+  epoch_ = entry->revision;
+  return {};
+}
+
 Status LeaderLock::resign(std::uint64_t deadline_ns) {
   epoch_ = 0;
   if (lease_.id == kNoLease) return {};

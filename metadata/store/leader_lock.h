@@ -40,6 +40,9 @@ class LeaderLock {
   // Call this several times per TTL. MC_NOT_FOUND: the leadership has ended. After another error a
   // retry may succeed while leads() still holds.
   Status renew(std::uint64_t deadline_ns);
+  // Writes the lock again, which changes guard(). Writes with an earlier guard that the server executes later
+  // change nothing. MC_NOT_FOUND: the leadership has ended. After another error call again before using guard().
+  Status outdate_guards(std::uint64_t deadline_ns);
   // Ends the leadership, so that the next leader need not wait for the end of the TTL.
   Status resign(std::uint64_t deadline_ns);
 
@@ -49,7 +52,7 @@ class LeaderLock {
   bool leads() const { return epoch_ != 0 && clock_() < valid_until_ns_; }
   // Of writes that only the leader may make.
   Guard guard() const { return {key_, epoch_}; }
-  // 0: this process never led, or knows that it no longer leads.
+  // 0: this process never led, or knows that it no longer leads. outdate_guards() raises the epoch.
   Revision epoch() const { return epoch_; }
   std::uint32_t ttl_ms() const { return lease_.ttl_ms; }  // as granted
 

@@ -8,34 +8,21 @@
 
 #include <cstdint>
 #include <functional>
-#include <thread>
-
-#include "libmc/base/mutex.h"
+#include <memory>
 
 namespace mc::metadata {
 
-// The thread that calls a store: a thread of the store's user, or the thread that calls the user's step(), as
-// in a simulator.
-enum class StoreCalls : std::uint8_t { kOwnThread, kCaller };
-
 class StoreThread {
  public:
-  // step: returns when it must be called again, as a time of now_ns().
+  // Returns when the step must be called again, as a time of now_ns().
   using Step = std::function<std::uint64_t()>;
-  explicit StoreThread(Step step);
-  ~StoreThread();
-  // Calls step soon, even if a step is under way now.
-  void wake();
-
- private:
-  void run();
-
-  const Step step_;
-  Mutex mutex_;
-  Condition changed_;
-  bool stopping_ MC_GUARDED_BY(mutex_) = false;
-  bool woken_ MC_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  virtual ~StoreThread() = default;
+  // Calls the step soon, even if a step is under way now.
+  virtual void wake() = 0;
 };
+
+// Starts a thread that calls the step at once. A simulator has its own function.
+using StartStoreThread = std::function<std::unique_ptr<StoreThread>(StoreThread::Step)>;
+std::unique_ptr<StoreThread> start_store_thread(StoreThread::Step step);
 
 }  // namespace mc::metadata

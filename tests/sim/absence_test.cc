@@ -119,6 +119,32 @@ TEST_F(Absence, WithAnEmptyStoreNothingIsLost) {
   EXPECT_TRUE(holds(writer(), "key"));
 }
 
+TEST_F(Absence, AMemberWhoseReportDoesNotEndDelaysMissesAndRemovalsOfOthersOnlyOnceAndForAWhile) {
+  put_on_all("key");
+  const auto time_of_miss = [&] {
+    const std::uint64_t begin_ns = fleet_.now_ns();
+    EXPECT_EQ(read(writer(), "absent"), MC_NOT_FOUND);
+    return fleet_.now_ns() - begin_ns;
+  };
+  const std::uint64_t before_ns = time_of_miss();
+  other().never_end_reports(true);
+  fleet_.break_links(other());
+  turn_for(500 * kMs);
+  EXPECT_NE(read(writer(), "absent"), MC_NOT_FOUND) << "the member may hold the object";
+  turn_for(10'000 * kMs);
+  EXPECT_EQ(time_of_miss(), before_ns);
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "absent")), MC_NOT_FOUND);
+  fleet_.break_links(other());
+  turn_for(500 * kMs);
+  EXPECT_FALSE(other().ready());
+  EXPECT_EQ(time_of_miss(), before_ns);
+  EXPECT_EQ(end_of(fleet_.remove(third(), "key")), MC_OK);
+  EXPECT_FALSE(holds(other(), "key"));
+  other().never_end_reports(false);
+  turn_for(1'000 * kMs);
+  EXPECT_TRUE(other().ready());
+}
+
 // The clock of the absent member is ahead, so the member's object has a later version by that clock.
 TEST_F(Absence, AnUpsertMadeMeanwhileWinsWhateverTheClocksSay) {
   other().wall_offset_ns = 5'000 * kMs;

@@ -30,11 +30,19 @@ class ElectorTest : public testing::Test {
                    .lost = [this] { leading = false; },
                    .leader = [](const std::string&) {},
                    .trouble = [this](const Status& status) { trouble = status.code(); }},
-                  metadata::StoreCalls::kCaller) {}
+                  [this](metadata::StoreThread::Step of_elector) {
+                    elector_step = std::move(of_elector);
+                    return std::make_unique<NoThread>();
+                  }) {}
     std::uint64_t step() {
       trouble = MC_OK;
-      return elector.step();
+      return elector_step();
     }
+
+    struct NoThread final : metadata::StoreThread {
+      void wake() override {}
+    };
+    metadata::StoreThread::Step elector_step;
 
     bool leading = false;
     std::uint64_t epoch = 0;
@@ -160,6 +168,36 @@ TEST_F(ElectorTest, ALeaderWhoseMembersHaveHeardOfAHigherEpochIsElectedAnewAbove
   next.elector.outbid(UINT64_MAX);
   next.step();
   EXPECT_TRUE(next.leading) << "no leader has such an epoch";
+}
+
+// The server executes the first write late, because the bytes were on their way over another connection. By then
+// the server has a later value.
+TEST_F(ElectorTest, AWriteThatIsExecutedLateReplacesNoLaterValue) {
+  Master master(world_, 0);
+  master.step();
+  ASSERT_TRUE(master.leading);
+  SimStoreThread::All threads;
+  SimStoreThread thread(master.elector_step, threads);
+  const auto pass = [&](std::uint64_t ms, bool silent) {
+    for (const std::uint64_t until_ns = now_ns() + ms * kMs; now_ns() < until_ns;) {
+      clock_.set(now_ns() + 5 * kMs);
+      world_.run_threads(0);
+      thread.run(silent);
+    }
+  };
+  for (int round = 0; round < 20; ++round) {
+    world_.set_silent(0, true);
+    master.elector.save("key", "old", nullptr);
+    thread.wake();
+    pass(350, true);
+    world_.set_silent(0, false);
+    int stored = 0;
+    master.elector.save("key", "new", [&] { ++stored; });
+    pass(400, false);
+    ASSERT_TRUE(master.leading);
+    EXPECT_EQ(stored, 1);
+    EXPECT_EQ(value("key"), "new");
+  }
 }
 
 using Epochs = FleetTest;

@@ -156,6 +156,7 @@ void Fleet::turn_links() {
 
 void Fleet::turn(SimNode& node) {
   clock_.set(now_ns_, node.wall_offset_ns);
+  store_.run_threads(node.id());
   node.poll(now_ns_);
   node.flush(now_ns_);
   clock_.set(now_ns_);

@@ -47,9 +47,11 @@ void SimMaster::start() {
   store_.set_reachable(options_.host, true);
   stands_until_ns_ = 0;
   auto made = metadata::Master::create_simulated(
-      master_options(options_), [this]() -> Result<std::unique_ptr<metadata::ClusterStore>> {
+      master_options(options_),
+      [this]() -> Result<std::unique_ptr<metadata::ClusterStore>> {
         return store_.client(options_.host);
-      });
+      },
+      store_.start_thread(options_.host));
   if (!made) throw std::runtime_error(made.error().to_string());
   master_ = std::move(*made);
 }
@@ -59,6 +61,12 @@ void SimMaster::stop() {
   store_.set_reachable(options_.host, false);  // nothing is resigned
   master_.reset();
   links_.cut(options_.host);
+}
+
+void SimMaster::poll() {
+  if (!up() || now_ns() < stands_until_ns_) return;
+  store_.run_threads(options_.host);
+  master_->poll();
 }
 
 std::shared_ptr<rpc::Link> SimMaster::dial(const LinkWorld::Place& from,
@@ -104,7 +112,7 @@ metadata::MasterClient::Outside outside_of(HostId host, LinkWorld& links, StoreW
     boost::asio::post(
         executor, [done, link = (*at)->dial({host, executor}, options, handler)] { done(link); });
   };
-  return {dial, store.client(host)};
+  return {dial, store.client(host), store.start_thread(host)};
 }
 
 }  // namespace mc::sim

@@ -48,9 +48,7 @@ class SimMaster {
   std::shared_ptr<metadata::rpc::Link> dial(const LinkWorld::Place& from,
                                             const metadata::rpc::DialOptions& options,
                                             metadata::rpc::LinkHandler& handler);
-  void poll() {
-    if (up() && now_ns() >= stands_until_ns_) master_->poll();
-  }
+  void poll();
   // The process stands still: it neither answers nor learns that its lease has ended.
   void stand_until(std::uint64_t ns) { stands_until_ns_ = ns; }
 

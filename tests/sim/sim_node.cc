@@ -199,6 +199,11 @@ void SimNode::flush(std::uint64_t now_ns) {
   store().tick(now_ns);
 }
 
+void SimNode::never_end_reports(bool never) {
+  if (!up()) return;
+  for (const auto& port : cluster_->ports) port->never_end_reports(never);
+}
+
 bool SimNode::ready(std::uint32_t partition) const {
   return up() && cluster_->ports[partition]->ready();
 }

@@ -70,6 +70,8 @@ class SimNode {
   // Names a mismatch in the pool's accounts; empty: none. quiet: no client reserves or reads.
   std::string check_sums(bool quiet);
   void set_plan(const transport::testing::FaultPlan& plan);
+  // Until the next start.
+  void never_end_reports(bool never);
 
   std::uint64_t paused_until_ns = 0;
   std::int64_t wall_offset_ns = 0;

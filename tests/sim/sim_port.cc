@@ -8,6 +8,18 @@ namespace mc::sim {
 
 namespace wire = metadata::wire;
 
+namespace {
+
+// Says that an object is gone that nobody has ever held.
+metadata::PublishItem nothing() {
+  metadata::PublishItem item;
+  item.version = 1;
+  item.what = metadata::PublishItem::What::kDropped;
+  return item;
+}
+
+}  // namespace
+
 // The agent's orders, seen on their way.
 class SimPort::Orders final : public agent::MasterOrders {
  public:
@@ -19,6 +31,7 @@ class SimPort::Orders final : public agent::MasterOrders {
   void heard_version(std::uint64_t version) override { inner_.heard_version(version); }
   void next_report(bool first, std::vector<metadata::PublishItem>& items) override {
     inner_.next_report(first, items);
+    if (items.empty() && port_.reports_never_end_) items.push_back(nothing());
     port_.look_at(items);
   }
   void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override {

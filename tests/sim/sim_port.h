@@ -30,6 +30,8 @@ class SimPort final : public agent::MasterPort {
   ~SimPort() override;
 
   void poll() { link_->poll(); }
+  // Reports say nothing more after the host's objects, and do not end.
+  void never_end_reports(bool never) { reports_never_end_ = never; }
   // The latest version that this port has told a master.
   std::uint64_t latest_version() const { return latest_version_; }
 
@@ -94,6 +96,7 @@ class SimPort final : public agent::MasterPort {
   void look_at(std::vector<metadata::PublishItem>& items);
 
   const Faults faults_;
+  bool reports_never_end_ = false;
   std::uint64_t latest_version_ = 0;
   std::unique_ptr<Orders> orders_;
   std::unique_ptr<agent::MasterLink> link_;

@@ -28,8 +28,11 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       pause_random_(seed ^ 0xbb),
       choice_random_(seed ^ 0xdd),
       store_random_(seed ^ 0xff),
+      silence_random_(seed ^ 0x55),
+      report_random_(seed ^ 0x44),
       history_(seed),
-      links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }) {
+      links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }),
+      store_(seed ^ 0x33) {
   clock_.set(now_ns_);
   const std::uint32_t partitions =
       partition_random_.chance(0.5) ? 1
@@ -58,6 +61,8 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
   }
   faults_.master_pauses = !calm && master_count > 1 && pause_random_.chance(0.5);
   faults_.store_failures = !calm && store_random_.chance(0.4);
+  faults_.store_silences = !calm && silence_random_.chance(0.4);
+  faults_.endless_reports = !calm && report_random_.chance(0.3);
   faults_.small_pools = random_.chance(0.2);
   faults_.choices = choice_random_.chance(0.5);
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
@@ -146,6 +151,7 @@ void SimWorld::step(std::uint64_t most_ns) {
     SimNode& node = *nodes_[at];
     if (!node.up() || now_ns_ < node.paused_until_ns) continue;
     clock_.set(now_ns_, node.wall_offset_ns);
+    store_.run_threads(node.id());
     node.poll(now_ns_);
     for (const auto& client : clients_) {
       if (client->node == at) act(*client);
@@ -280,6 +286,16 @@ void SimWorld::schedule_faults() {
       fail_the_store(kJoinedNs + store_random_.between(0, 2'500) * kMs);
     }
   }
+  if (faults_.store_silences) {
+    for (std::uint64_t left = silence_random_.between(1, 3); left > 0; --left) {
+      silence_the_store(kJoinedNs + silence_random_.between(0, 2'500) * kMs);
+    }
+  }
+  if (faults_.endless_reports) {
+    for (std::uint64_t left = report_random_.between(1, 2); left > 0; --left) {
+      report_without_end(kJoinedNs + report_random_.between(0, 2'500) * kMs);
+    }
+  }
   if (!bugs_.memory_flips_bits) return;
   later(kJoinedNs + 1'000 * kMs, [this] {
     for (const auto& node : nodes_) {
@@ -340,6 +356,43 @@ void SimWorld::fail_the_store(std::uint64_t at_ns) {
       if (masters_[i]->up()) store_.set_reachable(masters_[i]->host(), true);
     });
   }
+}
+
+// The store stands still, or the way between the store and one host takes packets and delivers none.
+void SimWorld::silence_the_store(std::uint64_t at_ns) {
+  const std::uint64_t until_ns = at_ns + silence_random_.between(50, 2'000) * kMs;
+  history_.disturbed(at_ns, until_ns + kTakeOverNs);
+  std::vector<HostId> hosts;
+  for (const auto& master : masters_) hosts.push_back(master->host());
+  for (const auto& node : nodes_) hosts.push_back(node->id());
+  if (silence_random_.chance(0.5)) hosts = {hosts[silence_random_.next() % hosts.size()]};
+  const std::string whom = hosts.size() == 1 ? "host " + std::to_string(hosts[0]) : "all hosts";
+  const auto set = [this, hosts](bool silent) {
+    for (const HostId host : hosts) store_.set_silent(host, silent);
+  };
+  later(at_ns, [this, whom, set] {
+    tell("the store is silent to " + whom);
+    set(true);
+  });
+  later(until_ns, [this, whom, set] {
+    tell("the store answers " + whom);
+    set(false);
+  });
+}
+
+void SimWorld::report_without_end(std::uint64_t at_ns) {
+  const std::size_t node = report_random_.next() % nodes_.size();
+  const std::uint64_t until_ns = at_ns + report_random_.between(50, 2'500) * kMs;
+  history_.disturbed(at_ns, until_ns);
+  later(at_ns, [this, node] {
+    tell("node " + std::to_string(node + 1) + " joins again and does not end its report");
+    nodes_[node]->never_end_reports(true);
+    links_.cut(nodes_[node]->id());
+  });
+  later(until_ns, [this, node] {
+    tell("node " + std::to_string(node + 1) + " ends its report");
+    nodes_[node]->never_end_reports(false);
+  });
 }
 
 void SimWorld::one_fault(std::uint64_t at_ns) {
@@ -438,13 +491,16 @@ void SimWorld::mend() {
     restart(i);
     nodes_[i]->paused_until_ns = std::min(nodes_[i]->paused_until_ns, now_ns_);
     nodes_[i]->set_plan({});
+    nodes_[i]->never_end_reports(false);
   }
   store_.set_write_error(MC_OK);
   for (const auto& master : masters_) {
     master->start();
     master->stand_until(0);
     store_.set_reachable(master->host(), true);
+    store_.set_silent(master->host(), false);
   }
+  for (const auto& node : nodes_) store_.set_silent(node->id(), false);
 }
 
 // ---- A run --------------------------------------------------------------------------------------

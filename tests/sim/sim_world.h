@@ -47,6 +47,8 @@ struct Faults {
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
   bool store_failures = false;  // the store refuses writes, or masters cannot reach the store
+  bool store_silences = false;  // the store does not answer
+  bool endless_reports = false;
   bool master_pauses =
       false;             // a master stands still, and two masters take themselves for the leader
   bool stripes = false;  // large objects lie on several hosts
@@ -105,6 +107,8 @@ class SimWorld {
   void one_fault(std::uint64_t at_ns);
   void pause_a_master(std::uint64_t at_ns);
   void fail_the_store(std::uint64_t at_ns);
+  void silence_the_store(std::uint64_t at_ns);
+  void report_without_end(std::uint64_t at_ns);
   void later(std::uint64_t at_ns, std::function<void()> what);
   void tell(const std::string& what);
   void mend();
@@ -153,9 +157,11 @@ class SimWorld {
   // Own streams: histories of one partition stay as before partitions came.
   Random partition_random_;
   Random drain_random_;
-  Random pause_random_;   // of masters
-  Random choice_random_;  // of named hosts, and of copies and moves
-  Random store_random_;   // of a store that fails
+  Random pause_random_;    // of masters
+  Random choice_random_;   // of named hosts, and of copies and moves
+  Random store_random_;    // of a store that fails
+  Random silence_random_;  // of a store that does not answer
+  Random report_random_;   // of reports that do not end
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;

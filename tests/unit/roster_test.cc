@@ -24,7 +24,7 @@ constexpr std::uint64_t kLongNs = 3'600'000'000'000;
 class RosterTest : public ::testing::Test {
  protected:
   std::unique_ptr<Roster> sign_up(const std::string& address) {
-    return std::make_unique<Roster>(store(), address, kPartitions, kTtlMs);
+    return std::make_unique<Roster>(store(), address, kPartitions, kTtlMs, start_store_thread);
   }
   std::unique_ptr<ClusterStore> store() { return std::make_unique<MemoryStore>(state_, "test"); }
   void lead(std::uint32_t partition, const std::string& who) {

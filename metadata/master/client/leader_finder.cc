@@ -13,28 +13,22 @@ constexpr std::uint64_t kAskForNs = 500'000'000;
 }  // namespace
 
 LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition,
-                           Found found, StoreCalls calls)
-    : store_(std::move(store)), partition_(partition), found_(std::move(found)) {
-  if (calls == StoreCalls::kCaller) return;
-  thread_.emplace([this] {
-    step();
-    return UINT64_MAX;
-  });
-}
+                           Found found, const StartStoreThread& start_thread)
+    : store_(std::move(store)),
+      partition_(partition),
+      found_(std::move(found)),
+      thread_(start_thread([this] { return step(); })) {}
 
 void LeaderFinder::seek() {
   wanted_ = true;
-  if (thread_) thread_->wake();
+  thread_->wake();
 }
 
-void LeaderFinder::poll() {
-  if (!thread_) step();
-}
-
-void LeaderFinder::step() {
-  if (!wanted_.exchange(false)) return;
+std::uint64_t LeaderFinder::step() {
+  if (!wanted_.exchange(false)) return UINT64_MAX;
   auto leader = find_leader(*store_, now_ns() + kAskForNs, partition_);
   found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
+  return UINT64_MAX;
 }
 
 }  // namespace mc::metadata

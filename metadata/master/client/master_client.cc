@@ -312,23 +312,23 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
     const Status status = wire::decode(wire::encoded(options.descriptor), checked);
     if (!status.ok()) return fail(status);
   }
-  Outside outside{rpc::dial, nullptr};
+  Outside outside{rpc::dial, nullptr, start_store_thread};
   if (!options.store.empty()) {
     auto opened = open_cluster_store(options.store, options.cluster_id);
     if (!opened) return fail(opened.error());
     outside.store = std::move(*opened);
   }
-  return start(options, member, drive, std::move(outside), StoreCalls::kOwnThread);
+  return start(options, member, drive, std::move(outside));
 }
 
 Result<std::unique_ptr<MasterClient>> MasterClient::create_simulated(
     const MasterClientOptions& options, AgentSide* member, Outside outside) {
-  return start(options, member, Drive::kCaller, std::move(outside), StoreCalls::kCaller);
+  return start(options, member, Drive::kCaller, std::move(outside));
 }
 
 Result<std::unique_ptr<MasterClient>> MasterClient::start(const MasterClientOptions& options,
                                                           AgentSide* member, Drive drive,
-                                                          Outside outside, StoreCalls calls) {
+                                                          Outside outside) {
   auto tls = rpc::dialer_tls(options.tls);
   if (!tls) return fail(tls.error());
   std::unique_ptr<ClusterStore> store = std::move(outside.store);
@@ -357,8 +357,8 @@ Result<std::unique_ptr<MasterClient>> MasterClient::start(const MasterClientOpti
       });
       if (self->woken_) signal_eventfd(self->woken_.get());
     };
-    client->finder_ =
-        std::make_unique<LeaderFinder>(std::move(store), options.partition, found, calls);
+    client->finder_ = std::make_unique<LeaderFinder>(std::move(store), options.partition, found,
+                                                     client->outside_.start_thread);
   }
   self->post([self] {
     self->seek();
@@ -408,7 +408,6 @@ void MasterClient::watch(int fd) {
 }
 
 bool MasterClient::poll() {
-  if (finder_) finder_->poll();
   const bool worked = io_.poll() > 0;
   const bool unsent = link_ != nullptr && link_->queued_bytes() > 0;
   const std::uint64_t wait_ns = unsent ? kUnsentPollNs : usable_ ? kUsablePollNs : kSeekingPollNs;

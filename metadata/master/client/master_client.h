@@ -111,7 +111,8 @@ class MasterClient final : rpc::LinkHandler {
     std::function<void(boost::asio::any_io_executor, const rpc::DialOptions&,
                        std::uint64_t deadline_ns, rpc::LinkHandler&, rpc::Dialled)>
         dial;
-    std::unique_ptr<ClusterStore> store;
+    std::unique_ptr<ClusterStore> store;  // null: only `masters` lead to the master
+    StartStoreThread start_thread;
   };
 
   // member: null for tools; an agent's must outlive the client. Errors: MC_INVALID_ARGUMENT,
@@ -191,10 +192,9 @@ class MasterClient final : rpc::LinkHandler {
   using CallPointer = std::shared_ptr<Call>;
 
   MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive, Outside outside);
-  // store: null if only addresses lead to the master.
   static Result<std::unique_ptr<MasterClient>> start(const MasterClientOptions& options,
                                                      AgentSide* member, Drive drive,
-                                                     Outside outside, StoreCalls calls);
+                                                     Outside outside);
   void watch(int fd);
   // Runs the function in the next poll(), or soon in the thread.
   template <typename What>

@@ -120,6 +120,26 @@ TEST_P(LeaderLockTest, StopsLeadingByItsOwnClockWhileTheStoreIsAway) {
   EXPECT_TRUE(lock.leads());
 }
 
+TEST_P(LeaderLockTest, AFormerGuardAdmitsNoWrite) {
+  const auto store = open();
+  LeaderLock lock(*store, "one:1", kTtlMs, now_ns);
+  ASSERT_TRUE(*lock.campaign(soon()));
+  const metadata::Guard former = lock.guard();
+  ASSERT_TRUE(store->write_guarded(former, "key", "old", soon()).value());
+  ASSERT_TRUE(lock.outdate_guards(soon()).ok());
+  EXPECT_GT(lock.epoch(), former.revision);
+  EXPECT_FALSE(store->write_guarded(former, "key", "late", soon()).value());
+  EXPECT_TRUE(store->write_guarded(lock.guard(), "key", "new", soon()).value());
+  EXPECT_EQ(store->get("key", soon())->value, "new");
+  // The lock is the same: the lease holds it, and nobody else leads.
+  EXPECT_TRUE(lock.renew(soon()).ok());
+  EXPECT_EQ(metadata::find_leader(*store, soon())->value, "one:1");
+  LeaderLock other(*store, "two:1", kTtlMs, now_ns);
+  EXPECT_FALSE(*other.campaign(soon()));
+  ASSERT_TRUE(store->remove(former.key, soon()).ok());
+  EXPECT_EQ(lock.outdate_guards(soon()).code(), MC_NOT_FOUND);
+}
+
 TEST(LeaderLock, AStoreThatCannotElectSaysSo) {
   const StoreServer server(metadata_command());
   const auto store = open_store("http://" + server.host() + "/metadata");
