@@ -220,7 +220,10 @@ bool Elector::renew() {
     return true;
   }
   callbacks_.trouble(status);
-  if (status.code() == MC_NOT_FOUND) return goes_on() && take_lock_again();
+  if (status.code() == MC_NOT_FOUND) {
+    valid_until_ns_ = 0;  // nothing guards writes before the lock is taken again
+    return goes_on() && take_lock_again();
+  }
   return lock_.leads() || goes_on();
 }
 

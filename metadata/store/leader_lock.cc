@@ -3,6 +3,12 @@
 
 namespace mc::metadata {
 
+namespace {
+
+Status no_leader() { return {MC_NOT_FOUND, "this process does not lead; campaign first"}; }
+
+}  // namespace
+
 std::string leader_key(std::uint32_t partition) {
   return partition == 0 ? std::string(kLeaderKey)
                         : std::string(kLeaderKey) + "s/" + std::to_string(partition);
@@ -61,7 +67,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
 }
 
 Status LeaderLock::renew(std::uint64_t deadline_ns) {
-  if (epoch_ == 0) return {MC_NOT_FOUND, "this process does not lead; campaign first"};
+  if (epoch_ == 0) return no_leader();
   const std::uint64_t asked_ns = clock_();
   const Status status = store_.keep_alive(lease_.id, deadline_ns);
   if (status.ok()) extend(asked_ns);
@@ -73,6 +79,7 @@ Status LeaderLock::renew(std::uint64_t deadline_ns) {
 }
 
 Status LeaderLock::outdate_guards(std::uint64_t deadline_ns) {
+  if (epoch_ == 0) return no_leader();
   const auto swap = store_.compare_and_set(key_, epoch_, value_, lease_.id, deadline_ns);
   if (swap && swap->applied) {
     epoch_ = swap->revision;
@@ -82,7 +89,7 @@ Status LeaderLock::outdate_guards(std::uint64_t deadline_ns) {
   // This attempt or an earlier one may have taken effect although the answer was lost.
   const auto entry = store_.get(key_, deadline_ns);
   if (!entry && entry.error().code() != MC_NOT_FOUND) return entry.error();
-  if (!entry || entry->lease != lease_.id) return {MC_NOT_FOUND, "this process no longer leads"};
+  if (!entry || entry->lease != lease_.id) return no_leader();
   if (entry->revision == epoch_) return swap.error();
   epoch_ = entry->revision;
   return {};

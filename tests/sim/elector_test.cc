@@ -200,6 +200,30 @@ TEST_F(ElectorTest, AWriteThatIsExecutedLateReplacesNoLaterValue) {
   }
 }
 
+// The store has lost the lock, and the leader goes on by its members' promises. Without the lock, nothing guards a
+// write. A lock without a lease would never end.
+TEST_F(ElectorTest, ALeaderWithoutTheLockWritesNothing) {
+  Master master(world_, 0);
+  master.step();
+  ASSERT_TRUE(master.leading);
+  const auto pass = [&](std::uint64_t ms) {
+    clock_.set(now_ns() + ms * kMs);
+    master.step();
+  };
+  master.elector.go_on(master.epoch, now_ns() + 60'000 * kMs);
+  world_.set_write_error(MC_TIMEOUT);
+  master.elector.save("key", "value", nullptr);
+  pass(10);  // a write without an answer
+  world_.lose();
+  pass(300);  // time to renew the lock, which cannot be taken again
+  ASSERT_TRUE(master.leading);
+  world_.set_write_error(MC_OK);
+  pass(10);
+  EXPECT_TRUE(master.leading);
+  EXPECT_EQ(value("key"), "");
+  EXPECT_FALSE(world_.content().get(metadata::kLeaderKey, 0).has_value());
+}
+
 using Epochs = FleetTest;
 
 // Revisions of an emptied store begin at the clock, and the clock was set back.

@@ -123,6 +123,7 @@ TEST_P(LeaderLockTest, StopsLeadingByItsOwnClockWhileTheStoreIsAway) {
 TEST_P(LeaderLockTest, AFormerGuardAdmitsNoWrite) {
   const auto store = open();
   LeaderLock lock(*store, "one:1", kTtlMs, now_ns);
+  EXPECT_EQ(lock.outdate_guards(soon()).code(), MC_NOT_FOUND) << "no lock without a lease";
   ASSERT_TRUE(*lock.campaign(soon()));
   const metadata::Guard former = lock.guard();
   ASSERT_TRUE(store->write_guarded(former, "key", "old", soon()).value());
