@@ -15,13 +15,13 @@ class StoreOutage : public FleetTest, public testing::WithParamInterface<Outage>
   StoreOutage() : StoreOutage(1) {}
   explicit StoreOutage(std::uint64_t masters) : FleetTest({.masters = masters}) {}
 
-  void let_store_be_silent(bool silent) {
-    for (std::uint64_t i = 0; i < masters_; ++i) silence(i, silent);
+  void let_store_be_away(bool away) {
+    for (std::uint64_t i = 0; i < masters_; ++i) take_store_away(i, away);
   }
-  void silence(std::uint64_t master, bool silent) {
+  void take_store_away(std::uint64_t master, bool away) {
     const HostId host = fleet_.master(master).host();
-    if (GetParam() == Outage::kSilent) return fleet_.store().set_silent(host, silent);
-    fleet_.store().set_reachable(host, !silent);
+    if (GetParam() == Outage::kSilent) return fleet_.store().set_silent(host, away);
+    fleet_.store().set_reachable(host, !away);
   }
   std::uint64_t masters_ = 1;
 };
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(, StoreOutageOfTwoMasters, kOutages, kOutageName);
 TEST_P(StoreOutage, UnknownPlacesAreFoundAndRemovalsAreCompleteForAMinute) {
   const std::uint64_t epoch = fleet_.master().epoch(0);
   ASSERT_EQ(end_of(fleet_.put(writer(), "old", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   for (unsigned i = 0; i < 20; ++i) {
     SCOPED_TRACE(i);
     turn_for(3'000 * kMs);
@@ -55,7 +55,7 @@ TEST_P(StoreOutage, UnknownPlacesAreFoundAndRemovalsAreCompleteForAMinute) {
     EXPECT_EQ(end_of(fleet_.put(third(), "old", kBytes / 2 + i, 1, true)), MC_OK);
     EXPECT_EQ(length_read(writer(), "old"), kBytes / 2 + i);
   }
-  let_store_be_silent(false);
+  let_store_be_away(false);
   turn_for(2'500 * kMs);
   EXPECT_EQ(fleet_.master().epoch(0), epoch);
   EXPECT_EQ(length_read(other(), "old"), kBytes / 2 + 19);
@@ -63,7 +63,7 @@ TEST_P(StoreOutage, UnknownPlacesAreFoundAndRemovalsAreCompleteForAMinute) {
 
 TEST_P(StoreOutage, AnAgentMayStartAgainMeanwhile) {
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   turn_for(3'000 * kMs);
   fleet_.break_links(other());
   turn_for(3'000 * kMs);
@@ -74,22 +74,22 @@ TEST_P(StoreOutage, AnAgentMayStartAgainMeanwhile) {
 // The member may attend another leader, so the old leader must not decide alone any more.
 TEST_P(StoreOutage, ALeaderThatLosesAMemberMeanwhileStopsUntilTheStoreIsBack) {
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   turn_for(1'500 * kMs);
   fleet_.cut(other(), fleet_.master(), true);
   turn_for(3'000 * kMs);
   EXPECT_EQ(fleet_.master().epoch(0), 0U);
-  let_store_be_silent(false);
+  let_store_be_away(false);
   turn_for(4'000 * kMs);
   EXPECT_EQ(read(third(), "key"), MC_OK);
 }
 
 TEST_P(StoreOutage, AStoreThatReturnsWithoutItsContentGetsTheMembersAgain) {
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   turn_for(3'000 * kMs);
   fleet_.store().lose();
-  let_store_be_silent(false);
+  let_store_be_away(false);
   turn_for(4'000 * kMs);
   EXPECT_EQ(read(third(), "key"), MC_OK);
   const auto members = fleet_.store().content().list("members/", UINT64_MAX);
@@ -100,14 +100,14 @@ TEST_P(StoreOutage, AStoreThatReturnsWithoutItsContentGetsTheMembersAgain) {
 // The store names no members, and the holder keeps its promise to the last leader for longer than recover_ms.
 TEST_P(StoreOutage, NoObjectIsMissedAfterTheStoreHasLostItsContent) {
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   turn_for(3'000 * kMs);
   fleet_.cut(third(), fleet_.master(), true);  // so the promise of the reader's host ends first
   fleet_.break_links(third());
   turn_for(300 * kMs);
   fleet_.cut(third(), fleet_.master(), false);
   fleet_.store().lose();
-  let_store_be_silent(false);
+  let_store_be_away(false);
   ASSERT_TRUE(fleet_.turn_until([&] { return third().ready() && !writer().ready(); }, kSoonNs));
   EXPECT_NE(read(third(), "key"), MC_NOT_FOUND);
   turn_for(2'000 * kMs);
@@ -118,10 +118,10 @@ TEST_P(StoreOutageOfTwoMasters, TheLeaderGoesOnUnderItsEpochWhenTheStoreIsBack) 
   const std::uint64_t leads = leader();
   const std::uint64_t epoch = fleet_.master(leads).epoch(0);
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  let_store_be_silent(true);
+  let_store_be_away(true);
   turn_for(5'000 * kMs);
   EXPECT_EQ(read(third(), "key"), MC_OK);
-  let_store_be_silent(false);
+  let_store_be_away(false);
   turn_for(5'000 * kMs);
   EXPECT_EQ(fleet_.master(leads).epoch(0), epoch);
   EXPECT_EQ(fleet_.master(1 - leads).epoch(0), 0U);
@@ -133,7 +133,7 @@ TEST_P(StoreOutageOfTwoMasters, TwoLeadersNeverHaveMembersAtOnce) {
   const std::uint64_t old = leader();
   const std::uint64_t next = standby();
   ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
-  silence(old, true);
+  take_store_away(old, true);
   turn_for(4'000 * kMs);
   ASSERT_NE(fleet_.master(next).epoch(0), 0U);
   ASSERT_NE(fleet_.master(old).epoch(0), 0U);
@@ -166,7 +166,7 @@ TEST_P(StoreOutageOfTwoMasters, AMemberThatTheLastLeaderDidNotHaveWaitsForOneTha
   const std::uint64_t next = standby();
   fleet_.cut(other(), fleet_.master(old), true);
   turn_for(3'000 * kMs);  // gone
-  silence(old, true);
+  take_store_away(old, true);
   turn_for(1'600 * kMs);
   ASSERT_NE(fleet_.master(next).epoch(0), 0U);
   ASSERT_NE(fleet_.master(old).epoch(0), 0U);

@@ -78,8 +78,6 @@ class SimStore final : public metadata::ClusterStore {
   }
 
  private:
-  using Call = std::function<void(metadata::MemoryStore&)>;
-
   // Returns when the server takes a call, or kStoreUnavailable.
   Status reach(std::uint64_t deadline_ns) const {
     for (;;) {
@@ -93,38 +91,33 @@ class SimStore final : public metadata::ClusterStore {
       }
     }
   }
-  // As reach(). kOutcomeUnknown: the server may execute the call later.
-  Status reach_to_change(std::uint64_t deadline_ns, const Call& call) const {
+  // refusal: the code of a store that refuses the change; MC_OK: the store takes the change. kOutcomeUnknown: the
+  // server may execute the change later.
+  template <typename Answer, typename Change>
+  Answer make(std::uint64_t deadline_ns, mc_status refusal, const Change& change) const {
     const bool was_silent = world_.silent_.contains(host_);
     Status status = reach(deadline_ns);
-    if (status.ok() || !was_silent || world_.random_.chance(0.5)) return status;
-    world_.late_writes_.push_back({.host = host_, .execute = call});
-    return {metadata::kOutcomeUnknown, "the simulated store has not answered by the deadline"};
-  }
-  template <typename Answer, typename Change>
-  Answer write(std::uint64_t deadline_ns, const Change& change) const {
-    Status status =
-        reach_to_change(deadline_ns, [change](auto& store) { static_cast<void>(change(store)); });
-    if (status.ok() && world_.write_error_ != MC_OK) {
-      status = {world_.write_error_, "the simulated store refuses writes"};
+    if (!status.ok() && was_silent && world_.random_.chance(0.5)) {
+      const auto late = [change](auto& store) { static_cast<void>(change(store)); };
+      world_.late_writes_.push_back({.host = host_, .execute = late});
+      status = {metadata::kOutcomeUnknown, std::string(status.text())};
     }
-    if (!status.ok()) return answer<Answer>(status);
-    return change(*world_.content_);
-  }
-  // A store that refuses writes still renews and ends leases.
-  template <typename Change>
-  Status renew_or_end(std::uint64_t deadline_ns, const Change& change) const {
-    const Status status =
-        reach_to_change(deadline_ns, [change](auto& store) { static_cast<void>(change(store)); });
-    return status.ok() ? change(*world_.content_) : status;
-  }
-  template <typename Answer>
-  static Answer answer(const Status& status) {
+    if (status.ok() && refusal != MC_OK) status = {refusal, "the simulated store refuses writes"};
+    if (status.ok()) return change(*world_.content_);
     if constexpr (std::is_same_v<Answer, Status>) {
       return status;
     } else {
       return fail(status);
     }
+  }
+  template <typename Answer, typename Change>
+  Answer write(std::uint64_t deadline_ns, const Change& change) const {
+    return make<Answer>(deadline_ns, world_.write_error_, change);
+  }
+  // A store that refuses writes still renews and ends leases.
+  template <typename Change>
+  Status renew_or_end(std::uint64_t deadline_ns, const Change& change) const {
+    return make<Status>(deadline_ns, MC_OK, change);
   }
 
   StoreWorld& world_;

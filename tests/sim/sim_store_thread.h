@@ -19,7 +19,7 @@ namespace mc::sim {
 class SimStoreThread final : public metadata::StoreThread {
  public:
   using All = std::vector<SimStoreThread*>;
-  // all: has this object until its end, and outlives it.
+  // all: names this object until its end, and outlives the object.
   SimStoreThread(Step step, All& all);
   ~SimStoreThread() override;
 

@@ -276,26 +276,17 @@ void SimWorld::schedule_faults() {
     one_fault(at_ns);
     at_ns += random_.between(50, 1'200) * kMs;
   }
-  if (faults_.master_pauses) {
-    for (std::uint64_t left = pause_random_.between(1, 3); left > 0; --left) {
-      pause_a_master(kJoinedNs + pause_random_.between(0, 2'500) * kMs);
+  const auto schedule = [this](bool wanted, Random& random, std::uint64_t most,
+                               void (SimWorld::*fault)(std::uint64_t)) {
+    if (!wanted) return;
+    for (std::uint64_t left = random.between(1, most); left > 0; --left) {
+      (this->*fault)(kJoinedNs + random.between(0, 2'500) * kMs);
     }
-  }
-  if (faults_.store_failures) {
-    for (std::uint64_t left = store_random_.between(1, 3); left > 0; --left) {
-      fail_the_store(kJoinedNs + store_random_.between(0, 2'500) * kMs);
-    }
-  }
-  if (faults_.store_silences) {
-    for (std::uint64_t left = silence_random_.between(1, 3); left > 0; --left) {
-      silence_the_store(kJoinedNs + silence_random_.between(0, 2'500) * kMs);
-    }
-  }
-  if (faults_.endless_reports) {
-    for (std::uint64_t left = report_random_.between(1, 2); left > 0; --left) {
-      report_without_end(kJoinedNs + report_random_.between(0, 2'500) * kMs);
-    }
-  }
+  };
+  schedule(faults_.master_pauses, pause_random_, 3, &SimWorld::pause_a_master);
+  schedule(faults_.store_failures, store_random_, 3, &SimWorld::fail_the_store);
+  schedule(faults_.store_silences, silence_random_, 3, &SimWorld::silence_the_store);
+  schedule(faults_.endless_reports, report_random_, 2, &SimWorld::report_without_end);
   if (!bugs_.memory_flips_bits) return;
   later(kJoinedNs + 1'000 * kMs, [this] {
     for (const auto& node : nodes_) {

@@ -65,6 +65,21 @@ class StriperTest : public ::testing::Test {
     ASSERT_EQ(second_.seals.size(), 1u);
     ASSERT_EQ(third_.seals.size(), 1u);
   }
+  // The master refuses the part of the second host, then accepts the part of the third host.
+  void put_and_refuse_one_part() {
+    put();
+    seal_ends(second_, HoldOutcome::kBehind);
+    seal_ends(third_, HoldOutcome::kHeld);
+    run();
+    EXPECT_FALSE(request_->over());
+    ASSERT_EQ(second_.seals.size(), 2u);
+    EXPECT_EQ(second_.seals[1].version, second_.seals[0].version);
+    EXPECT_EQ(third_.seals.size(), 1u);
+  }
+  void expect_acknowledged() {
+    ASSERT_TRUE(request_->over());
+    EXPECT_EQ(request_->items.front().status, MC_OK);
+  }
   // Until a Seal without an answer would be repeated.
   void run() {
     for (int turn = 0; turn < 50; ++turn) {
@@ -130,33 +145,19 @@ class StriperTest : public ::testing::Test {
 };
 
 TEST_F(StriperTest, APartThatWasRefusedBeforeAnotherWasAcceptedIsSealedAgain) {
-  put();
-  const std::uint64_t version = second_.seals.back().version;
-  seal_ends(second_, HoldOutcome::kBehind);
-  seal_ends(third_, HoldOutcome::kHeld);
-  run();
-  EXPECT_FALSE(request_->over());
-  ASSERT_EQ(second_.seals.size(), 2u);
-  EXPECT_EQ(second_.seals.back().version, version);
-  EXPECT_EQ(third_.seals.size(), 1u);
+  put_and_refuse_one_part();
   seal_ends(second_, HoldOutcome::kHeld);
   run();
-  ASSERT_TRUE(request_->over());
-  EXPECT_EQ(request_->items.front().status, MC_OK);
+  expect_acknowledged();
   EXPECT_FALSE(second_.dropped || third_.dropped);
 }
 
 // The refusing host has met a later put or a removal.
 TEST_F(StriperTest, APutThatWasReplacedWhileItWasSealedEndsAndItsStripesAreDropped) {
-  put();
-  seal_ends(second_, HoldOutcome::kBehind);
-  seal_ends(third_, HoldOutcome::kHeld);
-  run();
-  ASSERT_EQ(second_.seals.size(), 2u);
+  put_and_refuse_one_part();
   seal_ends(second_, HoldOutcome::kBehind);
   run();
-  ASSERT_TRUE(request_->over());
-  EXPECT_EQ(request_->items.front().status, MC_OK);
+  expect_acknowledged();
   EXPECT_TRUE(second_.dropped && third_.dropped);
 }
 
