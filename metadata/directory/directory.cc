@@ -20,6 +20,10 @@ std::uint64_t tombstone_payload(std::uint64_t removal) {
   return removal % (std::uint64_t{1} << Slot::kBytesBits) + 1;
 }
 
+bool is_of(const Slot* tombstone, std::uint64_t removal) {
+  return tombstone != nullptr && tombstone->bytes() == tombstone_payload(removal);
+}
+
 }  // namespace
 
 // ---- Nodes, their sessions and their reports ----------------------------------------------------
@@ -248,7 +252,8 @@ Directory::Known Directory::look_up(KeyHash hash, NodeIndex node, std::uint8_t p
     const NodeIndex holder = sessions_.node_of(slot.session());
     if (holder == Sessions::kNobody) return table_.erase(slot);
     if (holder == Sessions::kTombstones) {
-      known.tombstone = &slot;
+      const bool unheard = static_cast<Burial>(slot.attributes()) == Burial::kUnheard;
+      (unheard ? known.unheard : known.tombstone) = &slot;
       return;
     }
     ++known.holder_count;
@@ -281,8 +286,12 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     const bool stale = replaced && item.what == PublishItem::What::kHolds;
     return too_old_for(buried, stale ? Verdict::kStale : Verdict::kBehind);
   }
+  if (known.unheard != nullptr && item.version <= known.unheard->version) {
+    return too_old_for(known.unheard->version, Verdict::kBehind);
+  }
   const bool held = known.holder_count != 0;
-  const bool creates = item.what == PublishItem::What::kCreates;
+  const bool creates = item.yields();
+  if (held && item.what == PublishItem::What::kCreated && !known.whole()) return Verdict::kFull;
   // A create does not yield to an incomplete striped object, which may never become readable.
   if (held && creates && !known.whole() && item.version < known.version) {
     return too_old_for(known.version, Verdict::kBehind);
@@ -422,54 +431,53 @@ void Directory::add(const Slot& slot, NodeIndex holder, KeyView& key) const {
   key.parts[at] = static_cast<std::uint16_t>(key.parts[at] | 1u << attributes.part);
 }
 
-void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) {
+void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer,
+                       std::uint64_t unheard_up_to) {
   answer.keys.clear();
   answer.drops.clear();
-  table_.prepare(items.size() + 1);
+  answer.notes.clear();
+  table_.prepare(2 * items.size() + 1);
   for (const RemoveItem& item : items) table_.prefetch_home(item.hash);
   for (const RemoveItem& item : items) {
     const std::size_t before = answer.drops.size();
+    RemovalNote note{.hash = item.hash};
     table_.for_key(item.hash, [&](Slot& slot) {
       const NodeIndex holder = sessions_.node_of(slot.session());
       if (holder >= Sessions::kMaxNodes || slot.version > item.up_to_version) return;
       answer.drops.push_back({item.hash, slot.version, nodes_[holder].id});
+      note.version = slot.version;
       table_.erase(slot);
     });
-    if (answer.drops.size() != before) {
-      bury(item.hash, answer.drops.back().version, Burial::kRemoved);
-      answer.keys.push_back(Lookup::kFound);
-    } else {
-      answer.keys.push_back(recovering() ? Lookup::kRecovering : Lookup::kMiss);
-    }
+    const bool found = answer.drops.size() != before;
+    const Lookup miss = recovering() ? Lookup::kRecovering : Lookup::kMiss;
+    answer.keys.push_back(found ? Lookup::kFound : miss);
+    const std::uint64_t unheard = std::min(item.up_to_version, unheard_up_to);
+    if (unheard > note.version) note.unheard_up_to = unheard;
+    if (!found && note.unheard_up_to == 0) continue;
+    bury({&note, 1});
+    answer.notes.push_back(note);
   }
 }
 
-void Directory::bury(std::span<const RemoveItem> removed) {
-  table_.prepare(removed.size() + 1);
-  for (const RemoveItem& item : removed) {
-    bury(item.hash, item.up_to_version, Burial::kRemoved);
+void Directory::bury(std::span<const RemovalNote> removed) {
+  table_.prepare(2 * removed.size() + 1);
+  for (const RemovalNote& note : removed) {
+    if (note.version != 0) bury(note.hash, note.version, Burial::kRemoved);
+    if (note.unheard_up_to != 0) bury(note.hash, note.unheard_up_to, Burial::kUnheard);
   }
 }
 
 // From now on the directory refuses this version and earlier versions of the key.
 void Directory::bury(KeyHash hash, std::uint64_t version, Burial why) {
   ++removal_;
-  if (tombstones_.full() && tombstones_.count() != 0) {
-    const Tombstones::Mark mark = tombstones_.oldest();
-    const Known known = look_up(mark.hash, Sessions::kNobody);
-    // The key was removed again since; the later mark stands for both removals.
-    if (known.tombstone != nullptr && known.tombstone->bytes() == tombstone_payload(mark.removal)) {
-      tombstones_.forgot(mark.removal, known.tombstone->version);
-      table_.erase(*known.tombstone);
-    }
-  }
+  if (tombstones_.full() && tombstones_.count() != 0) forget_oldest_tombstone();
   const Known known = look_up(hash, Sessions::kNobody);
-  if (known.tombstone != nullptr) {
-    if (known.tombstone->version > version) {
-      version = known.tombstone->version;
-      why = static_cast<Burial>(known.tombstone->attributes());
+  if (Slot* const earlier = why == Burial::kUnheard ? known.unheard : known.tombstone) {
+    if (earlier->version > version) {
+      version = earlier->version;
+      why = static_cast<Burial>(earlier->attributes());
     }
-    table_.erase(*known.tombstone);
+    table_.erase(*earlier);
   }
   const Slot slot = Slot::make(hash, version, tombstone_payload(removal_),
                                static_cast<std::uint8_t>(why), Sessions::kTombstoneSession);
@@ -479,6 +487,18 @@ void Directory::bury(KeyHash hash, std::uint64_t version, Burial why) {
     return;
   }
   tombstones_.remember(hash, removal_);
+}
+
+void Directory::forget_oldest_tombstone() {
+  const Tombstones::Mark mark = tombstones_.oldest();
+  const Known known = look_up(mark.hash, Sessions::kNobody);
+  // Otherwise the key was removed again since; the later mark stands for both removals.
+  for (Slot* const tombstone : {known.tombstone, known.unheard}) {
+    if (!is_of(tombstone, mark.removal)) continue;
+    tombstones_.forgot(mark.removal, tombstone->version);
+    table_.erase(*tombstone);
+    return;
+  }
 }
 
 }  // namespace mc::metadata

@@ -60,10 +60,12 @@ class Directory {
   [[nodiscard]] KeyView about(KeyHash hash) const;
   // Forgets keys, names the holders to notify, and refuses the removed versions: PROTOCOL.md,
   // "Removal".
-  void remove(std::span<const RemoveItem> items, RemoveAnswer& answer);
+  // unheard_up_to: nodes that are away may hold versions of the keys up to this one. 0: no node is away.
+  void remove(std::span<const RemoveItem> items, RemoveAnswer& answer,
+              std::uint64_t unheard_up_to = 0);
 
-  // Refuses removals of another directory here as well.
-  void bury(std::span<const RemoveItem> removed);
+  // Refuses the removed versions of another directory here as well.
+  void bury(std::span<const RemovalNote> removed);
   // Raises the number of wanted replicas of the key, until a holder publishes another number. False: nothing changed,
   // because the key wants as many replicas already, has no holder, or is striped.
   bool want_replicas(KeyHash hash, std::uint8_t replicas);
@@ -120,11 +122,13 @@ class Directory {
     bool is_waited_for() const { return report != ReportState::kComplete && !late; }
   };
   // Why a version is refused. Stored as a tombstone's attributes.
-  enum class Burial : std::uint8_t { kRemoved, kReplaced };
+  // kUnheard: by a removal, while a node was away that may hold the version.
+  enum class Burial : std::uint8_t { kRemoved, kReplaced, kUnheard };
   // The table's content about one key, as publish() needs it.
   struct Known {
     Slot* own = nullptr;
-    Slot* tombstone = nullptr;
+    Slot* tombstone = nullptr;  // of the latest version that was removed or replaced
+    Slot* unheard = nullptr;    // the tombstone with Burial::kUnheard
     unsigned holder_count = 0;  // a holder of several parts counts with each part
     std::uint64_t version = 0;  // the one version of all holders
     std::uint64_t bytes = 0;
@@ -152,6 +156,7 @@ class Directory {
   Verdict withdraw(const Node& node, const PublishItem& item);
   void supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops);
   void bury(KeyHash hash, std::uint64_t version, Burial why);
+  void forget_oldest_tombstone();
   void add(const Slot& slot, NodeIndex holder, KeyView& key) const;
 
   DirectoryOptions options_;

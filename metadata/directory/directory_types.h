@@ -50,6 +50,9 @@ struct PublishItem {
     kHolds,    // the node holds this object
     kDropped,  // the node no longer holds the object: evicted or moved away. Other holders stay
     kCreates,  // the node holds the object; kStale if another version has a holder, newer or older
+    // As kCreates, but the put was acknowledged earlier, without a master. kFull while another version is
+    // incomplete: that version's put may have begun later and be under way.
+    kCreated,
   };
   KeyHash hash;
   // Names one completed put of the key. A later put has a greater version. All holders of a put
@@ -58,6 +61,9 @@ struct PublishItem {
   std::uint64_t bytes = 1;  // 1 to MC_MAX_OBJECT_BYTES
   Attributes attributes;
   What what = What::kHolds;
+
+  // The put yields to an object that is there.
+  bool yields() const { return what == What::kCreates || what == What::kCreated; }
 };
 
 struct Batch {
@@ -76,11 +82,11 @@ inline constexpr std::uint64_t kLatestVersion = UINT64_MAX / 2;
 
 enum class Verdict : std::uint8_t {
   kAccepted,
-  kStale,    // a newer version is known, or for kCreates any other version: drop the object
+  kStale,  // a newer version is known, or for a put that yields any other version: drop the object
   kRemoved,  // this version was removed: drop the object
   // this version may have been removed, so long ago that no record is left: drop the object
   kUncertain,
-  kFull,         // back-pressure: the directory is full; keep the object, publish it again later
+  kFull,         // keep the object, publish it again later: the directory is full, or see kCreated
   kHoldersFull,  // the key has kMaxHolders holders: do not keep this copy
   kInvalid,      // impossible size or attributes, or a size that differs from other holders'
   kNotHeld,      // for kDropped: there was no entry
@@ -143,9 +149,19 @@ struct RemoveItem {
   std::uint64_t up_to_version = UINT64_MAX;  // a newer version stays
 };
 
+// What the directory of the next leader must know of a removal.
+struct RemovalNote {
+  KeyHash hash;
+  std::uint64_t version = 0;  // of the removed object; 0: no node held the key
+  // A node that is away may hold the key with a version up to this one. 0: no node does, or all versions are named.
+  std::uint64_t unheard_up_to = 0;
+  bool operator==(const RemovalNote&) const = default;
+};
+
 struct RemoveAnswer {
   std::vector<Lookup> keys;  // kFound: removed
   std::vector<Holding> drops;
+  std::vector<RemovalNote> notes;
 };
 
 enum class ReportState : std::uint8_t { kAwaited, kStreaming, kComplete };

@@ -53,7 +53,7 @@ Absence::Absence(const Term& term, Save save, std::uint64_t now_ns)
   }
   for (const Entry& entry : term.removed) {
     const auto number = number_of(entry.key);
-    wire::Remove chunk;
+    wire::RemovalNotes chunk;
     if (!number || !wire::decode(entry.value, chunk).ok()) continue;
     removed_ += chunk.items.size();
     next_chunk_ = std::max(next_chunk_, *number + 1);
@@ -96,8 +96,8 @@ PatternRemovals::Past Absence::patterns_before(const Term& term) {
   return past;
 }
 
-std::vector<RemoveItem> Absence::removed_before() const {
-  std::vector<RemoveItem> all;
+std::vector<RemovalNote> Absence::removed_before() const {
+  std::vector<RemovalNote> all;
   for (const auto& [number, chunk] : chunks_) all.insert(all.end(), chunk.begin(), chunk.end());
   return all;
 }
@@ -180,18 +180,12 @@ bool Absence::may_have_missed(NodeId node, std::uint64_t removals_seen) const {
 
 // ---- Removals -----------------------------------------------------------------------------------
 
-void Absence::removed(std::span<const Holding> what, Then then) {
+void Absence::removed(std::span<const RemovalNote> notes, Then then) {
   if (unmarked_ != 0) {
     std::set<std::uint64_t> changed;
-    for (const Holding& one : what) {
+    for (const RemovalNote& note : notes) {
       if (chunks_.empty() || chunks_.rbegin()->second.size() >= kChunk) chunks_[next_chunk_++];
-      Chunk& chunk = chunks_.rbegin()->second;
-      // Another holder of the removal that was just recorded.
-      if (!chunk.empty() && chunk.back().hash == one.hash &&
-          chunk.back().up_to_version == one.version) {
-        continue;
-      }
-      chunk.push_back({one.hash, one.version});
+      chunks_.rbegin()->second.push_back(note);
       ++removed_;
       changed.insert(chunks_.rbegin()->first);
     }
@@ -256,7 +250,7 @@ void Absence::forget_removals() {
 
 void Absence::save_chunk(std::uint64_t number) {
   std::string value;
-  wire::encode(wire::Remove{chunks_.at(number)}, value);
+  wire::encode(wire::RemovalNotes{chunks_.at(number)}, value);
   save(chunk_key(number), std::move(value));
 }
 

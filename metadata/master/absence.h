@@ -7,7 +7,7 @@
 //
 //     a member is gone ──► away/<node> = the first pattern that the member owes
 //                          the report is complete ──► no entry
-//     a removal while a member is away ──► removed/<n> = keys and versions, 256 a value ──► answered
+//     a removal while a member is away ──► removed/<n> = notes of removals, 256 a value ──► answered
 //     a removal by pattern, likewise ──► patterns/<id> = the pattern ──► answered
 //     over 4,096 removals ──► away/<node> = "missed removals"; no removed/…
 //     a member is not expected back ──► away/<node> = "given up"
@@ -57,7 +57,7 @@ class Absence {
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(away_.size()); }
 
   // The removals under earlier leaders that an absent member may have missed.
-  [[nodiscard]] std::vector<RemoveItem> removed_before() const;
+  [[nodiscard]] std::vector<RemovalNote> removed_before() const;
   // The removals by pattern under earlier leaders, and who has carried them out.
   [[nodiscard]] static PatternRemovals::Past patterns_before(const Term& term);
 
@@ -83,7 +83,7 @@ class Absence {
 
   // ---- Removals. then is called at once if no member is away, else after the store has the
   // removal, or after kPatienceNs.
-  void removed(std::span<const Holding> what, Then then);
+  void removed(std::span<const RemovalNote> notes, Then then);
   void removed_by_pattern(const PatternRemovals& removals, Then then);
 
  private:
@@ -96,7 +96,7 @@ class Absence {
     bool missed = false;    // removals that this leader cannot name
     std::uint64_t heard_from = 0;
   };
-  using Chunk = std::vector<RemoveItem>;
+  using Chunk = std::vector<RemovalNote>;
 
   Member& away(NodeId node);
   void forget(std::map<NodeId, Member>::iterator member);

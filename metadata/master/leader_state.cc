@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "libmc/base/clock.h"
 #include "metadata/directory/key_pattern.h"
@@ -76,6 +78,16 @@ Descriptor absent_member(NodeId node) {
 }
 
 std::string member_key(NodeId node) { return std::string(kMembersPrefix) + std::to_string(node); }
+
+std::vector<RemovalNote> notes_of(std::span<const Holding> drops) {
+  std::vector<RemovalNote> notes;
+  for (const Holding& drop : drops) {
+    const RemovalNote note{.hash = drop.hash, .version = drop.version};
+    // Each holder has a drop.
+    if (notes.empty() || notes.back() != note) notes.push_back(note);
+  }
+  return notes;
+}
 
 using wire::Method;
 
@@ -606,9 +618,9 @@ void LeaderState::answer_in_time(rpc::Link& link, const rpc::Request& request,
     return when_old_leases_are_over(say);
   }
   drops_.replace(batch_answer_.drops, request.deadline_ns,
-                 [this, drops = batch_answer_.drops, say] {
+                 [this, noted = notes_of(batch_answer_.drops), say] {
                    // Also without a note, the replaced version of a returning host yields to the newer version.
-                   absence_.removed(drops, [this, say](bool) { when_old_leases_are_over(say); });
+                   absence_.removed(noted, [this, say](bool) { when_old_leases_are_over(say); });
                  });
 }
 
@@ -697,26 +709,26 @@ void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
 void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted) {
   if (drops_.full())
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
-  RemoveAnswer removed;
-  directory_.remove(wanted.items, removed);
-  const auto missing = std::ranges::count(removed.keys, Lookup::kMiss);
-  outside_.counters->remove.add(removed.keys.size(), static_cast<std::size_t>(missing));
   const bool unsure = recovering(now_ns_);
   const auto away = static_cast<std::uint32_t>(absence_.expected_back().size());
-  std::vector<Holding> noted;
-  if (away != 0 && !unsure) noted = bury_unknown(wanted, removed);
+  RemoveAnswer removed;
+  directory_.remove(wanted.items, removed, away != 0 || unsure ? latest_version_ : 0);
+  const auto missing = std::ranges::count(removed.keys, Lookup::kMiss);
+  outside_.counters->remove.add(removed.keys.size(), static_cast<std::size_t>(missing));
   const std::uint64_t removal = directory_.removal();
   note_removals();
   for (Lookup& state : removed.keys) {
     if (unsure && state == Lookup::kMiss) state = Lookup::kRecovering;
   }
+  std::vector<Holding> open;
   for (const RemoveItem& item : wanted.items) {
-    drops_.add_open(removed.drops, item.hash, item.up_to_version);
+    drops_.add_open(open, item.hash, item.up_to_version);
   }
-  noted.insert(noted.end(), removed.drops.begin(), removed.drops.end());
+  std::ranges::move(notes_of(open), std::back_inserter(removed.notes));
+  std::ranges::move(open, std::back_inserter(removed.drops));
   drops_.remove(removed.drops, removal, request.deadline_ns,
-                [this, noted = std::move(noted), weak = link.weak_from_this(), id = request.id,
-                 reply = wire::RemoveReply{std::move(removed.keys), 0, away}](
+                [this, noted = std::move(removed.notes), weak = link.weak_from_this(),
+                 id = request.id, reply = wire::RemoveReply{std::move(removed.keys), 0, away}](
                     std::uint32_t unconfirmed) mutable {
                   reply.unconfirmed = unconfirmed;
                   absence_.removed(noted, [this, weak, id, reply](bool stored) mutable {
@@ -726,22 +738,6 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
                     });
                   });
                 });
-}
-
-// A host that is away may hold a missing key. When the host returns, the directory refuses the object, because the
-// leader has heard a version as late as the object's.
-std::vector<Holding> LeaderState::bury_unknown(const wire::Remove& wanted,
-                                               const RemoveAnswer& removed) {
-  std::vector<RemoveItem> unknown;
-  std::vector<Holding> noted;
-  for (std::size_t i = 0; i < wanted.items.size(); ++i) {
-    if (removed.keys[i] != Lookup::kMiss) continue;
-    const RemoveItem& item = wanted.items[i];
-    unknown.push_back({item.hash, std::min(item.up_to_version, latest_version_)});
-    noted.push_back({item.hash, unknown.back().up_to_version, kNoNode});
-  }
-  directory_.bury(unknown);
-  return noted;
 }
 
 void LeaderState::await_replicas(rpc::Link& link, const rpc::Request& request,

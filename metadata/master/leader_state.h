@@ -120,7 +120,6 @@ class LeaderState {
   void locate(rpc::Link& link, const rpc::Request& request);
   void place_objects(rpc::Link& link, const rpc::Request& request, const wire::Place& wanted);
   void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
-  std::vector<Holding> bury_unknown(const wire::Remove& wanted, const RemoveAnswer& removed);
   void await_replicas(rpc::Link& link, const rpc::Request& request,
                       const wire::AwaitReplicas& wanted);
   void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);

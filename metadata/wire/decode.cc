@@ -50,7 +50,7 @@ bool object_size_ok(std::uint64_t bytes) { return bytes >= 1 && bytes <= MC_MAX_
 
 constexpr auto kLastStream = static_cast<std::uint8_t>(StreamAnswer::kBusy);
 constexpr auto kLastVerdict = static_cast<std::uint8_t>(Verdict::kBehind);
-constexpr auto kLastWhat = static_cast<std::uint8_t>(PublishItem::What::kCreates);
+constexpr auto kLastWhat = static_cast<std::uint8_t>(PublishItem::What::kCreated);
 constexpr auto kLastLookup = static_cast<std::uint8_t>(Lookup::kRecovering);
 
 bool text_ok(const std::string& text) {
@@ -422,6 +422,26 @@ Status decode(std::string_view bytes, Remove& value) {
   pb::Remove message;
   if (!parse(bytes, kMaxBatchBody, message)) return wrong("Remove", kNotSuch);
   return take_removals("Remove", message, value.items);
+}
+
+Status decode(std::string_view bytes, RemovalNotes& value) {
+  constexpr const char* kName = "RemovalNotes";
+  pb::RemovalNotes message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong(kName, kNotSuch);
+  if (!hashes_fit(message.hash_size())) return wrong(kName, "odd or too many hashes");
+  const std::size_t count = count_of(message.hash_size()) / 2;
+  const std::size_t unheard = count_of(message.unheard_up_to_size());
+  if (count_of(message.version_size()) != count || (unheard != 0 && unheard != count)) {
+    return wrong(kName, "columns of different lengths");
+  }
+  value.items.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<int>(i);
+    value.items[i] = {.hash = {message.hash(2 * at), message.hash(2 * at + 1)},
+                      .version = message.version(at),
+                      .unheard_up_to = unheard == 0 ? 0 : message.unheard_up_to(at)};
+  }
+  return {};
 }
 
 Status decode(std::string_view bytes, RemoveReply& value) {

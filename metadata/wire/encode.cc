@@ -253,6 +253,17 @@ void encode(const Remove& value, std::string& bytes) {
   write(message, bytes);
 }
 
+void encode(const RemovalNotes& value, std::string& bytes) {
+  pb::RemovalNotes message;
+  write_hashes(value.items, message.mutable_hash(),
+               [](const RemovalNote& note) { return note.hash; });
+  for (const RemovalNote& note : value.items) {
+    message.add_version(note.version);
+    message.add_unheard_up_to(note.unheard_up_to);
+  }
+  write(message, bytes);
+}
+
 void encode(const RemoveReply& value, std::string& bytes) {
   pb::RemoveAnswer message;
   write_column(value.keys, *message.mutable_state());

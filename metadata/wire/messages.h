@@ -121,6 +121,9 @@ struct PlaceAnswer {
 struct Remove {
   std::vector<RemoveItem> items;
 };
+struct RemovalNotes {
+  std::vector<RemovalNote> items;
+};
 struct RemoveReply {
   std::vector<Lookup> keys;
   std::uint32_t unconfirmed = 0;  // holders that had not answered by the deadline

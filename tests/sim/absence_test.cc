@@ -276,6 +276,54 @@ TEST_F(RemovalMeanwhile, LeavesALaterPut) {
   EXPECT_EQ(length_read(third(), "key"), 2 * kBytes);
 }
 
+// The upsert was acknowledged while its host had no master, and is announced after a later put of the key has gone
+// with its holder.
+class RemovalOfAnOlderUpsert : public RemovalMeanwhile {
+ protected:
+  void upsert_without_a_master_and_put_elsewhere() {
+    fleet_.cut(writer(), fleet_.master(), true);
+    fleet_.break_links(writer());
+    turn_for(1'500 * kMs);
+    ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes / 2, 1, true)), MC_OK);
+    turn_for(100 * kMs);
+    ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes, 1, true)), MC_OK);
+    turn_for(500 * kMs);
+    let_other_be_away();
+  }
+  void announce_and_remove() {
+    fleet_.cut(writer(), fleet_.master(), false);
+    ASSERT_TRUE(fleet_.turn_until([&] { return writer().ready(); }, kSoonNs));
+    ASSERT_EQ(length_read(third(), "key"), kBytes / 2);
+    ASSERT_EQ(end_of(fleet_.remove(third(), "key")), MC_OK);
+    EXPECT_FALSE(holds(writer(), "key"));
+  }
+  void expect_no_object_when_other_comes_back() {
+    let_other_come_back();
+    EXPECT_FALSE(holds(other(), "key"));
+    EXPECT_EQ(read(third(), "key"), MC_NOT_FOUND);
+  }
+};
+
+TEST_F(RemovalOfAnOlderUpsert, CoversTheAbsentHostsObject) {
+  upsert_without_a_master_and_put_elsewhere();
+  announce_and_remove();
+  expect_no_object_when_other_comes_back();
+}
+
+TEST_F(RemovalOfAnOlderUpsert, CoversTheAbsentHostsObjectUnderTheNextLeader) {
+  upsert_without_a_master_and_put_elsewhere();
+  announce_and_remove();
+  change_leader();
+  expect_no_object_when_other_comes_back();
+}
+
+TEST_F(RemovalOfAnOlderUpsert, ThatTheNextLeaderHeardOfCoversTheAbsentHostsObject) {
+  upsert_without_a_master_and_put_elsewhere();
+  change_leader();
+  announce_and_remove();
+  expect_no_object_when_other_comes_back();
+}
+
 TEST_F(RemovalMeanwhile, OfAHostThatIsGivenUpFindsNothingToWaitFor) {
   remove_while_the_holder_is_away();
   EXPECT_NE(give_up_other().find("\"done\":true"), std::string::npos);

@@ -3,6 +3,7 @@
 // Records of a leader about absent members, with a store that answers on the test's command.
 #include "metadata/master/absence.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "metadata/wire/codec.h"
@@ -58,12 +59,12 @@ class ObjectStore {
       queued_;
 };
 
-std::vector<Holding> holding(std::uint64_t key, std::uint64_t version) {
-  return {{{key, 0}, version, kOther}};
+std::vector<RemovalNote> note_of(std::uint64_t key, std::uint64_t version) {
+  return {{.hash = {key, 0}, .version = version}};
 }
 
 void remove_many(Absence& absence, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) absence.removed(holding(i, 1), [](bool) {});
+  for (std::uint64_t i = 0; i < count; ++i) absence.removed(note_of(i, 1), [](bool) {});
 }
 
 TEST(Absence, WritesNothingWhileAllAreHere) {
@@ -72,7 +73,7 @@ TEST(Absence, WritesNothingWhileAllAreHere) {
   absence.joined(kAway, 5);
   absence.reported(kAway);
   bool told = false;
-  absence.removed(holding(1, 2), [&](bool) { told = true; });
+  absence.removed(note_of(1, 2), [&](bool) { told = true; });
   EXPECT_TRUE(told);
   EXPECT_EQ(store.size(), 0u);
 }
@@ -81,21 +82,30 @@ TEST(Absence, TellsTheNextLeaderOfRemovalsUntilAllHaveReported) {
   ObjectStore store;
   Absence first({}, store.save(), 0);
   first.gone(kAway, 1);
-  // Two holders of the first object, a single holder of the second.
-  first.removed(std::vector<Holding>{{{1, 2}, 3, kOther}, {{1, 2}, 3, kAway}, {{4, 5}, 6, kOther}},
-                [](bool) {});
+  const std::vector<RemovalNote> notes{{{1, 2}, 3, 0}, {{4, 5}, 6, 7}, {{8, 9}, 0, 10}};
+  first.removed(notes, [](bool) {});
   Absence second(store.term(), store.save(), 0);
-  ASSERT_EQ(second.removed_before().size(), 2u);
-  EXPECT_EQ(second.removed_before()[0].hash, (KeyHash{1, 2}));
-  EXPECT_EQ(second.removed_before()[0].up_to_version, 3u);
-  EXPECT_EQ(second.removed_before()[1].hash, (KeyHash{4, 5}));
+  EXPECT_EQ(second.removed_before(), notes);
   // The removals are named, so no other object of that member is in doubt.
   second.joined(kAway, 9);
   EXPECT_FALSE(second.may_have_missed(kAway, 0));
-  second.removed(holding(10, 11), [](bool) {});
-  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 3u);
+  second.removed(note_of(10, 11), [](bool) {});
+  EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 4u);
   second.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
+}
+
+// Earlier versions stored the keys and the versions alone.
+TEST(Absence, AnEarlierVersionsRecordOfRemovalsIsRead) {
+  std::string value;
+  wire::encode(wire::Remove{{{{1, 2}, 3}, {{4, 5}, 6}}}, value);
+  Term term;
+  term.removed.push_back({});
+  term.removed.back().key = "removed/1";
+  term.removed.back().value = value;
+  ObjectStore store;
+  EXPECT_THAT(Absence(term, store.save(), 0).removed_before(),
+              testing::ElementsAre(RemovalNote{{1, 2}, 3, 0}, RemovalNote{{4, 5}, 6, 0}));
 }
 
 TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
@@ -103,7 +113,7 @@ TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
   Absence absence({}, store.save(), 0);
   absence.unheard(kAway);
   EXPECT_EQ(store.size(), 0u);
-  absence.removed(holding(1, 2), [](bool) {});
+  absence.removed(note_of(1, 2), [](bool) {});
   EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 1u);
   absence.joined(kAway, 3);
   absence.reported(kAway);
@@ -116,8 +126,8 @@ TEST(Absence, AnswersWhenTheStoreHasIt) {
   Absence absence({}, store.save(), 0);
   absence.gone(kAway, 1);
   std::vector<int> told;
-  absence.removed(holding(1, 2), [&](bool) { told.push_back(1); });
-  absence.removed(holding(3, 4), [&](bool) { told.push_back(2); });
+  absence.removed(note_of(1, 2), [&](bool) { told.push_back(1); });
+  absence.removed(note_of(3, 4), [&](bool) { told.push_back(2); });
   // A repeated removal is complete when the first removal is.
   absence.removed({}, [&](bool) { told.push_back(3); });
   EXPECT_TRUE(told.empty());
@@ -135,7 +145,7 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
   absence.gone(kAway, 1);
   std::vector<int> told;
   for (int i = 0; i < 3; ++i) {
-    absence.removed(holding(static_cast<std::uint64_t>(i), 2),
+    absence.removed(note_of(static_cast<std::uint64_t>(i), 2),
                     [&told, i](bool) { told.push_back(i); });
   }
   ASSERT_EQ(saved.size(), 3u);
@@ -154,7 +164,7 @@ TEST(Absence, SaysAfterASecondThatTheStoreDoesNotHaveTheNote) {
   absence.gone(kAway, 1);
   std::vector<bool> noted;
   const auto note = [&](bool is) { noted.push_back(is); };
-  absence.removed(holding(1, 2), note);
+  absence.removed(note_of(1, 2), note);
   absence.tick(4 + Absence::kPatienceNs);
   absence.removed_by_pattern(PatternRemovals(8), note);
   EXPECT_TRUE(noted.empty());
@@ -175,7 +185,7 @@ TEST(Absence, AtMost4096RemovalsWaitForTheStore) {
   absence.gone(kAway, 1);
   std::size_t refused = 0;
   for (std::uint64_t i = 0; i < 5000; ++i) {
-    absence.removed(holding(1, 2), [&](bool noted) { refused += noted ? 0 : 1; });
+    absence.removed(note_of(1, 2), [&](bool noted) { refused += noted ? 0 : 1; });
   }
   EXPECT_EQ(refused, 904u);
 }
@@ -192,7 +202,7 @@ TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
   EXPECT_EQ(store.size(), 1u);
   // A member that goes away from now on has a separate list.
   first.gone(kOther, 1);
-  first.removed(holding(1, 2), [](bool) {});
+  first.removed(note_of(1, 2), [](bool) {});
   Absence second(store.term(), store.save(), 0);
   EXPECT_EQ(second.removed_before().size(), 1u);
   second.joined(kAway, 100);
@@ -214,7 +224,7 @@ TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
   const std::size_t before = store.size();
   store.at_once = false;
   bool told = false;
-  absence.removed(holding(1, 2), [&](bool) { told = true; });
+  absence.removed(note_of(1, 2), [&](bool) { told = true; });
   EXPECT_EQ(store.size(), before);
   EXPECT_FALSE(told);
   store.write();
@@ -306,7 +316,7 @@ TEST(Absence, ALateMemberThatJoinsAnewIsAwayUntilItHasReported) {
   absence.unheard(kAway);
   absence.joined(kAway, 2);
   absence.caught_up(kAway);
-  absence.removed(holding(1, 2), [](bool) {});
+  absence.removed(note_of(1, 2), [](bool) {});
   EXPECT_EQ(Absence(store.term(), store.save(), 0).removed_before().size(), 1u);
   absence.reported(kAway);
   EXPECT_EQ(store.size(), 0u);
@@ -348,7 +358,7 @@ TEST(Absence, ForeignValuesInTheStoreAreLeftAlone) {
   ObjectStore store;
   Absence absence(term, store.save(), 0);
   EXPECT_TRUE(absence.removed_before().empty());
-  absence.removed(holding(1, 2), [](bool) {});
+  absence.removed(note_of(1, 2), [](bool) {});
   EXPECT_EQ(store.size(), 0u);
 }
 

@@ -251,6 +251,32 @@ TEST(Directory, AVersionOlderThanAReplacedOneIsStaleEvenWithoutAHolder) {
   EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kBehind));
 }
 
+// Another put in stripes may have begun after the late put had been acknowledged, whatever the clocks say.
+TEST(Directory, APutThatWasAcknowledgedEarlierWaitsForAnIncompleteObjectAndThenYields) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  for (Agent* const agent : {&one, &two}) agent->report_nothing();
+  PublishItem part = held(1, 10);
+  part.attributes.striped = true;
+  part.attributes.parts = 2;
+  two.publish({part});
+  PublishItem late = held(1, 9);
+  late.what = PublishItem::What::kCreated;
+  EXPECT_THAT(one.publish({late}), ElementsAre(Verdict::kFull));
+  late.version = 11;
+  EXPECT_THAT(one.publish({late}), ElementsAre(Verdict::kFull));
+  part.attributes.part = 1;
+  EXPECT_THAT(two.publish({part}), ElementsAre(Verdict::kAccepted));
+  EXPECT_THAT(one.publish({late}), ElementsAre(Verdict::kStale));
+  part.what = PublishItem::What::kDropped;
+  two.publish({part});
+  EXPECT_THAT(one.publish({late}), ElementsAre(Verdict::kFull));
+  part.attributes.part = 0;
+  two.publish({part});
+  EXPECT_THAT(one.publish({late}), ElementsAre(Verdict::kAccepted));
+}
+
 // A node that is gone may hold such a version, and is back later.
 TEST(Directory, AVersionThatMayBeOlderThanThatOfAGoneNodeIsBehindUnlessTheKeyHasAHolder) {
   Directory directory({});
@@ -275,11 +301,66 @@ TEST(Directory, ABuriedVersionIsRefused) {
   Directory directory({});
   Agent one(&directory, 1);
   one.report_nothing();
-  const RemoveItem item{key(1), 10};
-  directory.bury({&item, 1});
+  const std::vector<RemovalNote> notes{
+      {.hash = key(1), .version = 10},
+      {.hash = key(3), .version = 10, .unheard_up_to = 20},
+      {.hash = key(4), .unheard_up_to = 20},
+  };
+  directory.bury(notes);
   EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
   EXPECT_THAT(one.publish({held(1, 9)}), ElementsAre(Verdict::kBehind));
   EXPECT_THAT(one.publish({held(1, 11), held(2, 1)}), Each(Verdict::kAccepted));
+  EXPECT_THAT(one.publish({held(3, 10)}), ElementsAre(Verdict::kRemoved));
+  EXPECT_THAT(one.publish({held(3, 9), held(3, 11), held(3, 20), held(4, 20)}),
+              Each(Verdict::kBehind));
+  EXPECT_EQ(one.refused_up_to(), 20u);
+  EXPECT_THAT(one.publish({held(3, 21), held(4, 21)}), Each(Verdict::kAccepted));
+}
+
+// A node that is away may hold a later version than the one that is removed.
+TEST(Directory, ARemovalWhileANodeIsAwayRefusesAllVersionsHeardSoFar) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  one.publish({held(1, 10), held(2, 30)});
+  const std::vector<RemoveItem> items{{key(1)}, {key(2)}, {key(3)}, {key(4), 15}};
+  RemoveAnswer answer;
+  directory.remove(items, answer, 20);
+  EXPECT_THAT(answer.keys,
+              ElementsAre(Lookup::kFound, Lookup::kFound, Lookup::kMiss, Lookup::kMiss));
+  EXPECT_THAT(answer.notes, ElementsAre(RemovalNote{key(1), 10, 20}, RemovalNote{key(2), 30, 0},
+                                        RemovalNote{key(3), 0, 20}, RemovalNote{key(4), 0, 15}));
+  EXPECT_THAT(one.publish({held(1, 10), held(2, 30)}), Each(Verdict::kRemoved));
+  EXPECT_THAT(one.publish({held(1, 11), held(1, 20), held(2, 29), held(3, 20), held(4, 15)}),
+              Each(Verdict::kBehind));
+  // Another removal does not change why a version is refused.
+  directory.remove(items, answer, 25);
+  EXPECT_THAT(one.publish({held(1, 10), held(2, 30)}), Each(Verdict::kRemoved));
+  EXPECT_THAT(one.publish({held(1, 25)}), ElementsAre(Verdict::kBehind));
+  EXPECT_THAT(one.publish({held(1, 26), held(2, 31), held(3, 26), held(4, 16)}),
+              Each(Verdict::kAccepted));
+}
+
+TEST(Directory, EachOfTheTwoTombstonesOfAKeyIsForgottenInItsTurn) {
+  Directory directory({.max_tombstones = 2});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  one.publish({held(1, 10)});
+  const std::uint64_t before = directory.removal();
+  const RemoveItem item{key(1)};
+  RemoveAnswer answer;
+  directory.remove({&item, 1}, answer, 20);
+  EXPECT_EQ(directory.tombstone_count(), 2u);
+  const auto remove_another = [&](std::uint64_t number) {
+    one.publish({held(number, 5)});
+    const RemoveItem another{key(number)};
+    directory.remove({&another, 1}, answer);
+    EXPECT_EQ(directory.tombstone_count(), 2u);
+  };
+  remove_another(2);
+  EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kBehind));
+  remove_another(3);
+  EXPECT_THAT(one.publish({held(1, 20)}, before), ElementsAre(Verdict::kUncertain));
 }
 
 TEST(Directory, AForgottenRemovalMakesOldNewsUncertainButNotNewOnes) {

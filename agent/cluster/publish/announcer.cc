@@ -18,6 +18,8 @@ constexpr std::size_t kMaxLater = 65536;
 constexpr std::uint64_t kPublishNs = 5'000'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kMaxRetries = 6;
+// Of kLaterNs. The sealing of stripes takes no longer.
+constexpr unsigned kMostWaits = 3;
 constexpr std::uint32_t kReportScan = 65536;
 
 }  // namespace
@@ -185,11 +187,14 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
     case Verdict::kFull:
       ++counters_.full;
       settle(stream, item.version, MC_OK);
-      if (stream.later.size() < kMaxLater) stream.later.push_back(sent);
+      if (stream.later.size() < kMaxLater) {
+        stream.later.push_back(sent);
+        if (item.what == PublishItem::What::kCreated) wait_once(stream, stream.later.back());
+      }
       stream.next_later_ns = now_ns() + kLaterNs;
       return;
     case Verdict::kStale:
-      if (item.what == PublishItem::What::kCreates) {
+      if (item.yields()) {
         // Another host has the key: the put succeeds and changes nothing.
         if (holds(sent)) sent.tenant->drop(sent.change.entry);
         settle(stream, item.version, MC_OK);
@@ -213,6 +218,14 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       settle(stream, item.version, MC_NOT_FOUND);
       return;
   }
+}
+
+// After some waits the incomplete version is none that is being put.
+void Announcer::wait_once(MasterStream& stream, Sent& sent) {
+  unsigned& waits = stream.retries[sent.change.item.version];
+  if (++waits < kMostWaits) return;
+  stream.retries.erase(sent.change.item.version);
+  sent.change.item.what = PublishItem::What::kCreates;
 }
 
 void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
@@ -336,7 +349,7 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
     // An unannounced put is no holder yet. If the report named the put, the put would replace other
     // hosts' objects. The announcement follows after the report.
     Change change{tenant.item_of(entry), entry};
-    change.item.what = PublishItem::What::kCreates;
+    change.item.what = PublishItem::What::kCreated;
     tenant.changes().push_back(change);
   }
 }

@@ -78,7 +78,7 @@ class Announcer {
     std::uint64_t removals_seen = 0;                      // as of the oldest change in the queue
     std::unordered_map<std::uint64_t, Waiter> waiters;    // by version
     std::unordered_map<std::uint64_t, unsigned> retries;  // by the entry's latest version
-    std::vector<Sent> later;                              // the master's directory was full
+    std::vector<Sent> later;                              // the verdict was kFull
     std::uint64_t next_later_ns = 0;
     bool was_ready = false;
     std::vector<Sent> reported;  // unannounced puts that the current report has named
@@ -101,6 +101,7 @@ class Announcer {
   void send(const std::shared_ptr<MasterStream>& stream);
   void judge(MasterStream& stream, const Sent& sent, metadata::Verdict verdict);
   void announce_anew(MasterStream& stream, const Sent& sent);
+  static void wait_once(MasterStream& stream, Sent& sent);
   void settle(MasterStream& stream, std::uint64_t version, mc_status status);
   void settle_all(MasterStream& stream);
   void name_entries(MasterStream& stream, ClusterTenant& tenant,
