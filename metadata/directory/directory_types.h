@@ -149,7 +149,7 @@ struct RemoveItem {
   std::uint64_t up_to_version = UINT64_MAX;  // a newer version stays
 };
 
-// What the directory of the next leader must know of a removal.
+// The next leader buries the versions of this note (Directory::bury()).
 struct RemovalNote {
   KeyHash hash;
   std::uint64_t version = 0;  // of the removed object; 0: no node held the key

@@ -360,6 +360,11 @@ TEST(WireCodec, ColumnsOfDifferentLengthsAreRefused) {
   expect_equal_columns<mc::wire::Remove>(
       Remove{.items = removals}, [](auto& m) { m.mutable_hash()->Truncate(2); },
       [](auto& m) { m.mutable_up_to_version()->RemoveLast(); });
+  expect_equal_columns<mc::wire::RemovalNotes>(
+      RemovalNotes{{{key(1), 1, 2}, {key(2), 3, 0}}},
+      [](auto& m) { m.mutable_hash()->Truncate(2); },
+      [](auto& m) { m.mutable_version()->RemoveLast(); },
+      [](auto& m) { m.mutable_unheard_up_to()->RemoveLast(); });
   expect_equal_columns<mc::wire::Drop>(
       Drop{.items = removals, .removal = 0}, [](auto& m) { m.mutable_hash()->Truncate(2); },
       [](auto& m) { m.mutable_up_to_version()->RemoveLast(); });

@@ -51,7 +51,7 @@ class AnnouncerTest : public ::testing::Test {
     master_.published.pop_front();
     done(std::vector{verdict});
   }
-  // What the object is announced as, until the master accepts the object after so many refusals.
+  // The kinds of all announcements, until the master accepts the object after so many refusals.
   std::vector<PublishItem::What> announced_while(Verdict refusal, int times) {
     std::vector<PublishItem::What> all;
     for (int i = 0; i < times; ++i) {
