@@ -277,17 +277,9 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     answer.refused_up_to = std::max(answer.refused_up_to, version);
     return verdict;
   };
-  if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
-    const std::uint64_t buried = known.tombstone->version;
-    if (item.version == buried) return too_old_for(buried, Verdict::kRemoved);
-    // The replacing version is later than this version, whatever became of the replacing version
-    // since.
-    const bool replaced = static_cast<Burial>(known.tombstone->attributes()) == Burial::kReplaced;
-    const bool stale = replaced && item.what == PublishItem::What::kHolds;
-    return too_old_for(buried, stale ? Verdict::kStale : Verdict::kBehind);
-  }
-  if (known.unheard != nullptr && item.version <= known.unheard->version) {
-    return too_old_for(known.unheard->version, Verdict::kBehind);
+  const Slot* const tombstone = known.tombstone;
+  if (tombstone != nullptr && item.version == tombstone->version) {
+    return too_old_for(item.version, Verdict::kRemoved);
   }
   const bool held = known.holder_count != 0;
   const bool creates = item.yields();
@@ -297,6 +289,16 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     return too_old_for(known.version, Verdict::kBehind);
   }
   if (held && item.version < known.version) return too_old_for(known.version, Verdict::kStale);
+  if (tombstone != nullptr && item.version < tombstone->version) {
+    // The replacing version is later than this version, whatever became of the replacing version
+    // since.
+    const bool replaced = static_cast<Burial>(tombstone->attributes()) == Burial::kReplaced;
+    const bool stale = replaced && item.what == PublishItem::What::kHolds;
+    return too_old_for(tombstone->version, stale ? Verdict::kStale : Verdict::kBehind);
+  }
+  if (known.unheard != nullptr && item.version <= known.unheard->version) {
+    return too_old_for(known.unheard->version, Verdict::kBehind);
+  }
   // A node that is gone may hold an object with a later version, which would win when the node is back.
   if (!held && item.version < batch.lost_up_to) {
     return too_old_for(batch.lost_up_to, Verdict::kBehind);
@@ -432,7 +434,8 @@ void Directory::add(const Slot& slot, NodeIndex holder, KeyView& key) const {
 }
 
 void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer,
-                       std::uint64_t unheard_up_to) {
+                       const RemovalContext& context) {
+  const bool unsure = context.recovering || recovering();
   answer.keys.clear();
   answer.drops.clear();
   answer.notes.clear();
@@ -449,11 +452,11 @@ void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer,
       table_.erase(slot);
     });
     const bool found = answer.drops.size() != before;
-    const Lookup miss = recovering() ? Lookup::kRecovering : Lookup::kMiss;
-    answer.keys.push_back(found ? Lookup::kFound : miss);
-    const std::uint64_t unheard = std::min(item.up_to_version, unheard_up_to);
+    answer.keys.push_back(found ? Lookup::kFound : unsure ? Lookup::kRecovering : Lookup::kMiss);
+    const std::uint64_t unheard = std::min(item.up_to_version, context.unheard_up_to);
     if (unheard > note.version) note.unheard_up_to = unheard;
-    if (!found && note.unheard_up_to == 0) continue;
+    // The asker tries again if the directory is unsure.
+    if (!found && (unsure || note.unheard_up_to == 0)) continue;
     bury({&note, 1});
     answer.notes.push_back(note);
   }

@@ -60,9 +60,8 @@ class Directory {
   [[nodiscard]] KeyView about(KeyHash hash) const;
   // Forgets keys, names the holders to notify, and refuses the removed versions: PROTOCOL.md,
   // "Removal".
-  // unheard_up_to: nodes that are away may hold versions of the keys up to this one. 0: no node is away.
   void remove(std::span<const RemoveItem> items, RemoveAnswer& answer,
-              std::uint64_t unheard_up_to = 0);
+              const RemovalContext& context = {});
 
   // Refuses the removed versions of another directory here as well.
   void bury(std::span<const RemovalNote> removed);
@@ -122,7 +121,7 @@ class Directory {
     bool is_waited_for() const { return report != ReportState::kComplete && !late; }
   };
   // Why a version is refused. Stored as a tombstone's attributes.
-  // kUnheard: by a removal, while a node was away that may hold the version.
+  // kUnheard: a removal while a node was away that may hold the version.
   enum class Burial : std::uint8_t { kRemoved, kReplaced, kUnheard };
   // The table's content about one key, as publish() needs it.
   struct Known {

@@ -158,6 +158,13 @@ struct RemovalNote {
   bool operator==(const RemovalNote&) const = default;
 };
 
+// Facts that the master knows and the directory does not.
+struct RemovalContext {
+  // Nodes that are away may hold versions up to this one. 0: no node is away.
+  std::uint64_t unheard_up_to = 0;
+  bool recovering = false;  // a key without a holder is kRecovering
+};
+
 struct RemoveAnswer {
   std::vector<Lookup> keys;  // kFound: removed
   std::vector<Holding> drops;

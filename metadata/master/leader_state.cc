@@ -17,6 +17,8 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kCatchUpNs = 30'000 * kMs;
+// A member that was refused asks again by then.
+constexpr std::uint64_t kAsksAgainNs = 400 * kMs;
 // A turn of the loop shall take less than a millisecond. It visits at most this many buckets (15
 // slots each).
 constexpr std::uint64_t kSweepBuckets = 4096;
@@ -111,6 +113,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
       patterns_(kMaxPatternRemovals),
       reports_(options.max_nodes),
       promises_(promise_ns(options), lease_ms(options) * kMs),
+      last_leader_(promise_ns(options_)),
       absence_(term, outside_.save, now_ns),
       copies_(
           {directory_, membership_, views_, drops_, *outside_.counters},
@@ -121,6 +124,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
     if (!wire::decode(entry.value, descriptor).ok()) continue;
     if (directory_.expect(descriptor.node).ok()) {
       expected_[descriptor.node] = descriptor;
+      last_leader_.had(descriptor.node, descriptor.incarnation);
       absence_.unheard(descriptor.node);
       promises_.expect(descriptor.node);
     }
@@ -419,18 +423,14 @@ LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& 
   return nullptr;
 }
 
-// While the store is silent to the last leader, that leader may go on with its members. A member that has
-// come from there has kept its promise to that leader. A new incarnation knows of no promise.
-bool LeaderState::last_leader_is_over(const Descriptor& joining) {
-  const auto known = expected_.find(joining.node);
-  last_leader_is_over_ |=
-      expected_.empty() || now_ns_ >= recover_until_ns_ ||
-      (known != expected_.end() && known->second.incarnation == joining.incarnation);
-  return last_leader_is_over_;
-}
-
 void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor) {
-  if (!last_leader_is_over(descriptor)) {
+  const std::uint64_t admitted_ns =
+      last_leader_.admits_at(descriptor.node, descriptor.incarnation, recover_until_ns_, now_ns_);
+  if (now_ns_ < admitted_ns) {
+    // The objects of a member that comes soon are no misses.
+    if (now_ns_ < recover_until_ns_ && recover_until_ns_ < admitted_ns) {
+      recover_until_ns_ = std::min(admitted_ns + kAsksAgainNs, last_promise_ns_);
+    }
     return refuse(link, request.id, MC_BUSY,
                   "the members of the last leader join first; try again");
   }
@@ -712,14 +712,13 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
   const bool unsure = recovering(now_ns_);
   const auto away = static_cast<std::uint32_t>(absence_.expected_back().size());
   RemoveAnswer removed;
-  directory_.remove(wanted.items, removed, away != 0 || unsure ? latest_version_ : 0);
+  directory_.remove(
+      wanted.items, removed,
+      {.unheard_up_to = away != 0 || unsure ? latest_version_ : 0, .recovering = unsure});
   const auto missing = std::ranges::count(removed.keys, Lookup::kMiss);
   outside_.counters->remove.add(removed.keys.size(), static_cast<std::size_t>(missing));
   const std::uint64_t removal = directory_.removal();
   note_removals();
-  for (Lookup& state : removed.keys) {
-    if (unsure && state == Lookup::kMiss) state = Lookup::kRecovering;
-  }
   std::vector<Holding> open;
   for (const RemoveItem& item : wanted.items) {
     drops_.add_open(open, item.hash, item.up_to_version);

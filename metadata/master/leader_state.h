@@ -39,6 +39,7 @@
 #include "metadata/master/drops.h"
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
+#include "metadata/master/last_leader.h"
 #include "metadata/master/master_options.h"
 #include "metadata/master/master_report.h"
 #include "metadata/master/promises.h"
@@ -152,7 +153,6 @@ class LeaderState {
   void catch_all_up();
   void tell_the_late();
   bool must_forget(const Speaker& who);
-  bool last_leader_is_over(const Descriptor& joining);
   [[nodiscard]] std::uint32_t promise_ms() const {
     return static_cast<std::uint32_t>(promises_.asked_ns() / kMs);
   }
@@ -181,7 +181,7 @@ class LeaderState {
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::set<const rpc::Link*> of_earlier_leaders_;  // links of their members, which have not joined
   std::map<NodeId, Descriptor> expected_;  // members of the last leader that have not joined yet
-  bool last_leader_is_over_ = false;
+  LastLeader last_leader_;
   Absence absence_;
   std::vector<NodeView> views_;
   std::vector<NodeId> places_;  // the nodes that take copies, by node id

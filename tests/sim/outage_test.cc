@@ -161,6 +161,27 @@ TEST_P(StoreOutageOfTwoMasters, TwoLeadersNeverHaveMembersAtOnce) {
   EXPECT_EQ(length_read(other(), "key"), length);
 }
 
+// The new process does not know what the process before has promised.
+TEST_P(StoreOutageOfTwoMasters, ANewProcessOfAMemberJoinsTheNextLeaderAfterTheOldLeaderHasStopped) {
+  const std::uint64_t old = leader();
+  const std::uint64_t next = standby();
+  take_store_away(old, true);
+  turn_for(6'000 * kMs);  // beyond recover_ms of the next leader
+  ASSERT_NE(fleet_.master(next).epoch(0), 0U);
+  ASSERT_NE(fleet_.master(old).epoch(0), 0U);
+  other().kill(true);
+  other().start();
+  bool old_leads = true;
+  ASSERT_TRUE(fleet_.turn_until(
+      [&] {
+        old_leads = fleet_.master(old).epoch(0) != 0;
+        EXPECT_FALSE(other().ready() && old_leads);
+        return other().ready();
+      },
+      10'000 * kMs));
+  EXPECT_FALSE(old_leads);
+}
+
 TEST_P(StoreOutageOfTwoMasters, AMemberThatTheLastLeaderDidNotHaveWaitsForOneThatItHad) {
   const std::uint64_t old = leader();
   const std::uint64_t next = standby();

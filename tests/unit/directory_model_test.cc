@@ -140,11 +140,11 @@ class Model {
       return Verdict::kAccepted;
     }
     const auto grave = graves.find(item.hash);
-    if (grave != graves.end() && item.version <= grave->second.version) {
-      if (item.version == grave->second.version) return Verdict::kRemoved;
+    if (grave != graves.end() && item.version == grave->second.version) return Verdict::kRemoved;
+    if (held && item.version < known->second.version) return Verdict::kStale;
+    if (grave != graves.end() && item.version < grave->second.version) {
       return grave->second.replaced ? Verdict::kStale : Verdict::kBehind;
     }
-    if (held && item.version < known->second.version) return Verdict::kStale;
     const bool joins = held && item.version == known->second.version;
     if (joins && item.bytes != known->second.bytes) return Verdict::kInvalid;
     if (!joins && seen < forgotten_removal && item.version <= forgotten_version) {

@@ -325,7 +325,7 @@ TEST(Directory, ARemovalWhileANodeIsAwayRefusesAllVersionsHeardSoFar) {
   one.publish({held(1, 10), held(2, 30)});
   const std::vector<RemoveItem> items{{key(1)}, {key(2)}, {key(3)}, {key(4), 15}};
   RemoveAnswer answer;
-  directory.remove(items, answer, 20);
+  directory.remove(items, answer, {.unheard_up_to = 20});
   EXPECT_THAT(answer.keys,
               ElementsAre(Lookup::kFound, Lookup::kFound, Lookup::kMiss, Lookup::kMiss));
   EXPECT_THAT(answer.notes, ElementsAre(RemovalNote{key(1), 10, 20}, RemovalNote{key(2), 30, 0},
@@ -334,11 +334,26 @@ TEST(Directory, ARemovalWhileANodeIsAwayRefusesAllVersionsHeardSoFar) {
   EXPECT_THAT(one.publish({held(1, 11), held(1, 20), held(2, 29), held(3, 20), held(4, 15)}),
               Each(Verdict::kBehind));
   // Another removal does not change why a version is refused.
-  directory.remove(items, answer, 25);
+  directory.remove(items, answer, {.unheard_up_to = 25});
   EXPECT_THAT(one.publish({held(1, 10), held(2, 30)}), Each(Verdict::kRemoved));
   EXPECT_THAT(one.publish({held(1, 25)}), ElementsAre(Verdict::kBehind));
   EXPECT_THAT(one.publish({held(1, 26), held(2, 31), held(3, 26), held(4, 16)}),
               Each(Verdict::kAccepted));
+}
+
+// The asker repeats the removal of a missing key. The repetitions must leave no notes.
+TEST(Directory, ARemovalDuringTheRecoveryNotesOnlyFoundKeys) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  one.publish({held(1, 10)});
+  const std::vector<RemoveItem> items{{key(1)}, {key(2)}};
+  RemoveAnswer answer;
+  directory.remove(items, answer, {.unheard_up_to = 20, .recovering = true});
+  EXPECT_THAT(answer.keys, ElementsAre(Lookup::kFound, Lookup::kRecovering));
+  EXPECT_THAT(answer.notes, ElementsAre(RemovalNote{key(1), 10, 20}));
+  EXPECT_THAT(one.publish({held(1, 20)}), ElementsAre(Verdict::kBehind));
+  EXPECT_THAT(one.publish({held(2, 20)}), ElementsAre(Verdict::kAccepted));
 }
 
 TEST(Directory, EachOfTheTwoTombstonesOfAKeyIsForgottenInItsTurn) {
@@ -349,7 +364,7 @@ TEST(Directory, EachOfTheTwoTombstonesOfAKeyIsForgottenInItsTurn) {
   const std::uint64_t before = directory.removal();
   const RemoveItem item{key(1)};
   RemoveAnswer answer;
-  directory.remove({&item, 1}, answer, 20);
+  directory.remove({&item, 1}, answer, {.unheard_up_to = 20});
   EXPECT_EQ(directory.tombstone_count(), 2u);
   const auto remove_another = [&](std::uint64_t number) {
     one.publish({held(number, 5)});
