@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells whether the last leader is over. While the store is silent to the last leader, that leader may go on with its members,
-//   which have promised to attend no other leader (promises.h). The next leader admits nobody until one member of
-//   the last leader shows that the promises have ended:
+// Tells whether the last leader is over. While the store is silent to the last leader, the last leader may
+//   go on with members that have promised to attend no other leader (promises.h). The next leader admits
+//   nobody until a member of the last leader shows that the promises have ended:
 //
-//     the same process joins ─────────► the process has kept its promise
-//     a new process asks to join ─────► waits for the time of a promise: the last leader has missed the former process
-//     a node of no promise asks ──────► waits until the next leader has recovered
+//     the same process joins ─────► the process has kept the promise
+//     a new process asks to join ─► waits for the time of a promise, in which the last leader misses the
+//                                   former process
+//     another node asks to join ──► waits until the next leader has recovered
 //
 // Threads: the master's loop.
 // Owns: the members of the last leader, until that leader is over.

@@ -432,7 +432,7 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
       recover_until_ns_ = std::min(admitted_ns + kAsksAgainNs, last_promise_ns_);
     }
     return refuse(link, request.id, MC_BUSY,
-                  "the members of the last leader join first; try again");
+                  "the last leader may still lead the members that it had; try again");
   }
   Membership::Events events;
   Status status = membership_.join(descriptor, now_ns_, events);

@@ -317,7 +317,22 @@ TEST(Directory, ABuriedVersionIsRefused) {
   EXPECT_THAT(one.publish({held(3, 21), held(4, 21)}), Each(Verdict::kAccepted));
 }
 
-// A node that is away may hold a later version than the one that is removed.
+// An agent that is told "behind" announces an unannounced upsert again, with a version above the holder's.
+TEST(Directory, AVersionBelowTheHoldersIsStaleAlsoBelowATombstone) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  for (Agent* const agent : {&one, &two}) agent->report_nothing();
+  one.publish({held(1, 10)});
+  const RemoveItem item{key(1)};
+  RemoveAnswer answer;
+  directory.remove({&item, 1}, answer, {.unheard_up_to = 20});
+  one.publish({held(1, 30)});
+  EXPECT_THAT(two.publish({held(1, 9), held(1, 15), held(1, 29)}), Each(Verdict::kStale));
+  EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+}
+
+// A node that is away may hold a later version than the removed version.
 TEST(Directory, ARemovalWhileANodeIsAwayRefusesAllVersionsHeardSoFar) {
   Directory directory({});
   Agent one(&directory, 1);

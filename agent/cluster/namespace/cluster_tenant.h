@@ -58,7 +58,7 @@ ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id);
 
 struct Change {
   metadata::PublishItem item;
-  std::uint32_t entry = 0;  // kHolds, kCreates: entry of the object; unused for stripes
+  std::uint32_t entry = 0;  // of the object; unused for kDropped and for stripes
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {

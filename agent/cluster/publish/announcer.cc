@@ -18,7 +18,7 @@ constexpr std::size_t kMaxLater = 65536;
 constexpr std::uint64_t kPublishNs = 5'000'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kMaxRetries = 6;
-// Of kLaterNs. The sealing of stripes takes no longer.
+// Of kLaterNs each. The sealing of stripes takes no longer (striper.cc, kSealNs).
 constexpr unsigned kMostWaits = 3;
 constexpr std::uint32_t kReportScan = 65536;
 
@@ -220,7 +220,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
   }
 }
 
-// After some waits the incomplete version is none that is being put.
+// After the waits, nobody is putting the incomplete version any more.
 void Announcer::wait_once(MasterStream& stream, Sent& sent) {
   unsigned& waits = stream.retries[sent.change.item.version];
   if (++waits < kMostWaits) return;
