@@ -405,7 +405,8 @@ void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) cons
             static_cast<std::uint8_t>(found.attributes.parts - std::popcount(parts_held));
       }
       found.holder_count = static_cast<std::uint32_t>(answer.holders.size()) - found.first_holder;
-      found.state = found.holder_count != 0 ? Lookup::kFound : miss;
+      const bool unsure = found.holder_count == 0 || (recovering() && found.missing_parts != 0);
+      found.state = unsure ? miss : Lookup::kFound;
     }
   }
 }

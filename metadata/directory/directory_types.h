@@ -100,7 +100,7 @@ struct Holding {
   KeyHash hash;
   std::uint64_t version = 0;
   NodeId node = kNoNode;
-  bool operator==(const Holding&) const = default;
+  auto operator<=>(const Holding&) const = default;
 };
 
 struct BatchAnswer {
@@ -113,7 +113,8 @@ struct BatchAnswer {
 enum class Lookup : std::uint8_t {
   kFound,
   kMiss,
-  kRecovering,  // unknown, but not all reports are complete: wait, or say so
+  // Unknown, or parts are missing, but not all reports are complete: wait, or say so.
+  kRecovering,
 };
 
 // A put waits until so many nodes hold the key; of a striped object, each part.

@@ -107,7 +107,9 @@ const DrainProgress& Copies::drain(const wire::Drain& wanted) {
 
 bool Copies::drained(NodeId node) const {
   const auto found = drains_.find(node);
-  return found != drains_.end() && found->second.progress().done;
+  // The node may have put objects since the last pass.
+  return found != drains_.end() && found->second.progress().done &&
+         around_.directory.reported(node) && around_.directory.entry_count(node) == 0;
 }
 
 void Copies::advance_drain(DrainPlanner& planner, std::uint64_t buckets) {

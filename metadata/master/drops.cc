@@ -71,15 +71,16 @@ void Drops::release(const Holdings& holdings) {
   }
 }
 
-void Drops::order(const Holdings& holdings, std::uint64_t removal, std::uint64_t deadline_ns,
+void Drops::order(Holdings holdings, std::uint64_t removal, std::uint64_t deadline_ns,
                   Fanout::Finish finish) {
-  for (const Holding& holding : holdings) open_.emplace(holding.hash, holding);
-  fanout_.start(kDropMethod, drop_orders(holdings, removal), deadline_ns, nullptr,
-                [this, holdings, finish = std::move(finish)](std::uint32_t unconfirmed) {
+  for (const Holding& holding : holdings) ++open_[holding];
+  auto bodies = drop_orders(holdings, removal);
+  fanout_.start(kDropMethod, std::move(bodies), deadline_ns, nullptr,
+                [this, holdings = std::move(holdings),
+                 finish = std::move(finish)](std::uint32_t unconfirmed) {
                   for (const Holding& holding : holdings) {
-                    auto [at, last] = open_.equal_range(holding.hash);
-                    while (at != last && !(at->second == holding)) ++at;
-                    if (at != last) open_.erase(at);
+                    const auto at = open_.find(holding);
+                    if (--at->second == 0) open_.erase(at);
                   }
                   finish(unconfirmed);
                 });
@@ -90,15 +91,18 @@ void Drops::order_quietly(const Holdings& holdings, std::uint64_t removal) {
   order(holdings, removal, now_ns_ + kQuietNs, [this](std::uint32_t) { --quiet_; });
 }
 
-// No caller waits for these orders any more, but a later removal of the same keys must.
-void Drops::go_on(const Holdings& holdings, std::uint64_t removal) {
-  if (quiet_ < kMaxQuiet) order_quietly(holdings, removal);
+// No caller waits for these orders any more, but a later removal of the same keys must. Other open orders may
+// name the same holdings.
+void Drops::go_on(Holdings holdings, std::uint64_t removal) {
+  std::erase_if(holdings, [this](const Holding& one) { return open_.contains(one); });
+  if (!holdings.empty() && quiet_ < kMaxQuiet) order_quietly(holdings, removal);
 }
 
 void Drops::add_open(Holdings& holdings, KeyHash hash, std::uint64_t up_to_version) const {
-  const auto [first, last] = open_.equal_range(hash);
-  for (auto at = first; at != last; ++at) {
-    if (at->second.version <= up_to_version) holdings.push_back(at->second);
+  for (auto at = open_.lower_bound({hash, 0, 0}); at != open_.end(); ++at) {
+    const Holding& holding = at->first;
+    if (holding.hash != hash || holding.version > up_to_version) return;
+    holdings.push_back(holding);
   }
 }
 

@@ -35,7 +35,7 @@ class Drops {
   // Nobody waits. If a holder's link is lost, the report that follows finds the leftovers.
   void release(const Holdings& holdings);
 
-  // Appends the key's holdings of open orders, up to that version.
+  // Appends the key's holdings of open orders, up to that version, each once.
   void add_open(Holdings& holdings, KeyHash hash, std::uint64_t up_to_version) const;
   [[nodiscard]] bool none_open() const { return open_.empty(); }
 
@@ -48,15 +48,15 @@ class Drops {
   static constexpr std::size_t kMaxRemovals = 1024;
   static constexpr std::size_t kMaxQuiet = 512;
 
-  void order(const Holdings& holdings, std::uint64_t removal, std::uint64_t deadline_ns,
+  void order(Holdings holdings, std::uint64_t removal, std::uint64_t deadline_ns,
              Fanout::Finish finish);
   void order_quietly(const Holdings& holdings, std::uint64_t removal);
-  void go_on(const Holdings& holdings, std::uint64_t removal);
+  void go_on(Holdings holdings, std::uint64_t removal);
 
   const Fanout::LinkOf link_of_;
   const std::uint64_t epoch_;
   Fanout fanout_;
-  std::multimap<KeyHash, Holding> open_;
+  std::map<Holding, std::size_t> open_;  // number of open orders of each
   std::size_t removals_ = 0;
   std::size_t quiet_ = 0;
   std::uint64_t now_ns_;  // of the last tick

@@ -186,13 +186,13 @@ void LeaderState::handle(const Membership::Events& events) {
 }
 
 void LeaderState::gone(NodeId node, Incarnation incarnation) {
+  const bool drained = copies_.drained(node);
   // If a newer incarnation has already joined, only the old incarnation's entries are removed.
   if (!directory_.leave(node, incarnation)) return;
   links_.erase(node);
   catching_up_.erase(node);
   reports_.gone(node);
   lost_up_to_ = latest_version_;
-  const bool drained = copies_.drained(node);
   copies_.node_gone(node, now_ns_);
   absence_.gone(node, patterns_.owed_from(node));
   outside_.save(member_key(node), std::nullopt, [this, weak = std::weak_ptr(alive_), node] {
@@ -644,9 +644,7 @@ void LeaderState::wait_for_open_drops() {
 void LeaderState::locate(rpc::Link& link, const rpc::Request& request) {
   if (locate_.wait_ms > 0 && recovering(now_ns_) && waiting_.size() < kMaxWaiting) {
     directory_.locate(locate_.keys, locate_answer_);
-    const bool all_found = std::ranges::all_of(
-        locate_answer_.keys, [](const Located& key) { return key.state == Lookup::kFound; });
-    if (!all_found) {
+    if (!std::ranges::all_of(locate_answer_.keys, &Located::whole)) {
       const std::uint64_t until_ns = std::min(request.deadline_ns, now_ns_ + locate_.wait_ms * kMs);
       waiting_.push_back({link.weak_from_this(), request.id, until_ns, locate_});
       return;
@@ -666,7 +664,7 @@ void LeaderState::answer_locate(rpc::Link& link, std::uint32_t id, const wire::L
   std::vector<NodeView> holders;
   for (std::size_t i = 0; i < locate_answer_.keys.size(); ++i) {
     Located& key = locate_answer_.keys[i];
-    if (unsure && key.state == Lookup::kMiss) key.state = Lookup::kRecovering;
+    if (unsure && !key.whole()) key.state = Lookup::kRecovering;
     if (key.state == Lookup::kFound) copies_.located(request.keys[i]);
     if (key.holder_count < 2) continue;
     holders.clear();

@@ -16,7 +16,8 @@ bool stays(NodeId holder, std::span<const NodeView> nodes) {
 
 void DrainPlanner::advance(const Directory& directory, std::span<const NodeView> nodes,
                            std::uint64_t buckets, std::uint64_t now_ns, CopyAndRelease& orders) {
-  if (directory.recovering()) return;
+  // The node may hold objects that the directory does not know yet.
+  if (directory.recovering() || !directory.reported(node_)) return;
   if (next_pass_ns_) {
     if (now_ns < *next_pass_ns_) return;
     next_pass_ns_.reset();

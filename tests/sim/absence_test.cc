@@ -246,6 +246,12 @@ class RemovalMeanwhile : public FleetTest {
     EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND) << "nobody is away";
   }
   // The operator does not expect the host back.
+  void drain_other() {
+    const auto done = [&] {
+      return ask("drain", R"({"node":)" + id() + "}").find("\"done\":true") != std::string::npos;
+    };
+    ASSERT_TRUE(fleet_.turn_until(done, 10 * kSoonNs));
+  }
   std::string give_up_other() { return ask("drain", R"({"dead":true,"node":)" + id() + "}"); }
   bool nodes_show_that_other_is_down() {
     const std::string nodes = ask("nodes", "{}");
@@ -363,15 +369,27 @@ TEST_F(RemovalMeanwhile, EndsLikeThatUnderEachLaterLeaderAndNodesShowsTheHost) {
 
 TEST_F(RemovalMeanwhile, OfAHostThatWasDrainedFindsNothingToWaitFor) {
   ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
-  ASSERT_TRUE(fleet_.turn_until(
-      [&] {
-        return ask("drain", R"({"node":)" + id() + "}").find("\"done\":true") != std::string::npos;
-      },
-      10 * kSoonNs));
+  drain_other();
   let_other_be_away();
   EXPECT_FALSE(nodes_show_that_other_is_down());
   EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND);
   EXPECT_EQ(read(writer(), "key"), MC_OK);
+}
+
+// While the master recovers, the drain goes no further.
+TEST_F(RemovalMeanwhile, OfAHostThatHasPutAnObjectAfterTheDrainLeavesTheObject) {
+  drain_other();
+  third().never_end_reports(true);
+  fleet_.break_links(third());
+  turn_for(100 * kMs);
+  ASSERT_EQ(end_of(fleet_.put(other(), "late", kBytes)), MC_OK);
+  let_other_be_away();
+  EXPECT_TRUE(nodes_show_that_other_is_down());
+  third().never_end_reports(false);
+  turn_for(1'000 * kMs);
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_HOLDER_AWAY);
+  let_other_come_back();
+  EXPECT_EQ(read(writer(), "late"), MC_OK);
 }
 
 }  // namespace

@@ -25,9 +25,10 @@ class AnnouncerTest : public ::testing::Test {
     ASSERT_TRUE(book);
     tenants_.push_back(std::make_unique<ClusterTenant>(made, hasher_, clock_, std::move(*book)));
     tenants_.front()->store().set_listener(tenants_.front().get());
+    flush();
   }
   void TearDown() override { tenants_.front()->store().set_listener(nullptr); }
-  void put() { put_object(tenants_.front()->store(), "key"); }
+  void put(bool upsert = false) { put_object(tenants_.front()->store(), "key", upsert); }
   void put_without_a_master() {
     master_.is_ready = false;
     put();
@@ -35,6 +36,16 @@ class AnnouncerTest : public ::testing::Test {
     std::vector<PublishItem> reported;
     announcer_.next_report(0, true, reported);
     EXPECT_TRUE(reported.empty()) << "the report would replace other hosts' objects";
+    master_.is_ready = true;
+  }
+  // The put is acknowledged before the report ends.
+  void put_during_a_report(bool upsert) {
+    master_.is_ready = false;
+    std::vector<PublishItem> reported;
+    announcer_.next_report(0, true, reported);
+    put(upsert);
+    flush();
+    EXPECT_TRUE(master_.published.empty());
     master_.is_ready = true;
   }
   // Each call is later than all waits of the announcer.
@@ -98,6 +109,39 @@ TEST_F(AnnouncerTest, ALatePutGivesWayToAnotherHostsObject) {
   EXPECT_EQ(announced().what, PublishItem::What::kCreated);
   answer(Verdict::kStale);
   EXPECT_FALSE(is_here());
+}
+
+TEST_F(AnnouncerTest, APutDuringAReportIsAnnouncedAsCreated) {
+  put_during_a_report(false);
+  EXPECT_EQ(announced().what, PublishItem::What::kCreated);
+  answer(Verdict::kAccepted);
+}
+
+// Another host's upsert began after this upsert had been acknowledged.
+TEST_F(AnnouncerTest, AnUpsertDuringAReportGivesWayToALaterVersion) {
+  put_during_a_report(true);
+  EXPECT_EQ(announced().what, PublishItem::What::kHolds);
+  answer(Verdict::kStale);
+  EXPECT_FALSE(is_here());
+}
+
+TEST_F(AnnouncerTest, AnUpsertThatWasAcknowledgedSinceGivesWayToALaterVersion) {
+  put(true);
+  announced();
+  answer(Verdict::kFull);  // the put is acknowledged
+  announced();
+  answer(Verdict::kStale);
+  EXPECT_FALSE(is_here());
+}
+
+// The put is not acknowledged yet.
+TEST_F(AnnouncerTest, AnUpsertIsAnnouncedAgainAboveALaterVersion) {
+  put(true);
+  const PublishItem first = announced();
+  answer(Verdict::kStale);
+  EXPECT_GT(announced().version, first.version);
+  answer(Verdict::kAccepted);
+  EXPECT_TRUE(is_here());
 }
 
 TEST_F(AnnouncerTest, ALatePutWaitsForAnIncompleteObjectThreeTimes) {

@@ -81,6 +81,31 @@ std::vector<NodeId> holders_of(const Directory& directory, std::uint64_t number)
   return answer.holders;
 }
 
+// The holder of the other part may have yet to report.
+TEST(Directory, AnObjectThatLacksAPartIsRecoveringUntilEveryKnownMemberHasReported) {
+  Directory directory({});
+  ASSERT_TRUE(directory.expect(7).ok());
+  const auto part = [](std::uint64_t number, std::uint8_t which) {
+    PublishItem item = held(number);
+    item.attributes.striped = true;
+    item.attributes.parts = 2;
+    item.attributes.part = which;
+    return item;
+  };
+  Agent one(&directory, 8);
+  one.begin();
+  one.publish({part(1, 0), part(2, 0)});
+  one.end();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  Agent expected(&directory, 7);
+  expected.begin();
+  expected.publish({part(1, 1)});
+  EXPECT_EQ(state_of(directory, 1), Lookup::kFound);
+  EXPECT_EQ(state_of(directory, 2), Lookup::kRecovering);
+  expected.end();
+  EXPECT_EQ(state_of(directory, 2), Lookup::kFound);
+}
+
 TEST(Directory, AMissIsRecoveringUntilEveryKnownMemberHasReported) {
   Directory directory({});
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);

@@ -362,6 +362,19 @@ TEST(Drain, LooksForNothingWhereTheNodeIsEmpty) {
   EXPECT_EQ(orders.copies.size(), 1u);
 }
 
+// The master has given up waiting for the report, so misses of other nodes are certain again.
+TEST(Drain, OfANodeThatHasNotReportedIsNotDone) {
+  World world(2);
+  ASSERT_TRUE(world.directory().join(1, 2).ok());
+  world.directory().stop_waiting(1);
+  ASSERT_FALSE(world.directory().recovering());
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  EXPECT_FALSE(planner.progress().done);
+}
+
 // The target of a failed job has announced a copy that the target does not keep.
 TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   World world(2);

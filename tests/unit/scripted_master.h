@@ -115,12 +115,13 @@ inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_
   return made;
 }
 
-inline void put_object(ObjectStore& store, const std::string& key) {
+inline void put_object(ObjectStore& store, const std::string& key, bool upsert = false) {
   constexpr std::uint64_t kPutter = 7;
   PutOrder order;
   ASSERT_EQ(store.reserve(kPutter, 100, true, order.entry), ObjectStore::Reserve::kOk);
   order.key = key;
   order.length = 100;
+  order.upsert = upsert;
   ASSERT_EQ(store.publish(kPutter, order), ObjectStore::Put::kStored);
 }
 

@@ -93,6 +93,7 @@ void Announcer::flush(std::uint64_t now_ns) {
 void Announcer::look(MasterStream& stream) {
   const bool ready = port_of(stream).ready();
   if (stream.was_ready && !ready) stream.reporting = false;
+  stream.acknowledges = !stream.was_ready || !ready;
   stream.was_ready = ready;
   if (!ready || stream.reported.empty()) return;
   // Refused puts have another version by now, or are gone.
@@ -107,7 +108,7 @@ void Announcer::sort_changes() {
     std::vector<Change>& changes = tenant->changes();
     for (Change& change : changes) {
       MasterStream& stream = stream_of(change.item.hash);
-      if (keeps(stream)) say(stream, {tenant.get(), change});
+      if (keeps(stream)) say(stream, {tenant.get(), change, stream.acknowledges});
     }
     changes.clear();
   }
@@ -116,6 +117,9 @@ void Announcer::sort_changes() {
 void Announcer::say(MasterStream& stream, const Sent& sent) {
   if (stream.queue.empty()) stream.removals_seen = port_of(stream).removals_seen();
   stream.queue.push_back(sent);
+  PublishItem& item = stream.queue.back().change.item;
+  if (sent.late && item.what == PublishItem::What::kCreates)
+    item.what = PublishItem::What::kCreated;
 }
 
 void Announcer::flush(MasterStream& stream) {
@@ -164,7 +168,8 @@ void Announcer::send(const std::shared_ptr<MasterStream>& stream) {
           const bool waits = answer.error().code() == MC_TIMEOUT && port_of(*of).ready();
           settle(*of, (*batch)[i].change.item.version, waits ? MC_TIMEOUT : MC_OK);
           if (!port_of(*of).ready()) continue;
-          const Sent& again = (*batch)[i];
+          Sent& again = (*batch)[i];
+          again.late = true;
           const bool dropped = again.change.item.what == PublishItem::What::kDropped;
           if (dropped || holds(again)) of->queue.push_back(again);
         }
@@ -189,13 +194,14 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       settle(stream, item.version, MC_OK);
       if (stream.later.size() < kMaxLater) {
         stream.later.push_back(sent);
+        stream.later.back().late = true;
         if (item.what == PublishItem::What::kCreated) wait_once(stream, stream.later.back());
       }
       stream.next_later_ns = now_ns() + kLaterNs;
       return;
     case Verdict::kStale:
-      if (item.yields()) {
-        // Another host has the key: the put succeeds and changes nothing.
+      if (item.yields() || sent.late) {
+        // Another host has the key, or a later version: the put succeeds and changes nothing.
         if (holds(sent)) sent.tenant->drop(sent.change.entry);
         settle(stream, item.version, MC_OK);
         return;
@@ -371,7 +377,7 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
     // kStale: another host has a later version, which stays. This also covers a put that came
     // first.
     if (tenant->unannounced(entry) && verdict != Verdict::kStale) {
-      judge(stream_of(item.hash), {tenant.get(), {item, entry}}, verdict);
+      judge(stream_of(item.hash), {tenant.get(), {item, entry}, true}, verdict);
       return;
     }
     ++counters_.refused;

@@ -70,6 +70,8 @@ class Announcer {
   struct Sent {
     ClusterTenant* tenant = nullptr;
     Change change;
+    // The put was acknowledged earlier, without a master. A put that began later may be known to the master.
+    bool late = false;
   };
   struct MasterStream {  // to the master of one partition
     std::uint32_t partition = 0;
@@ -81,6 +83,8 @@ class Announcer {
     std::vector<Sent> later;                              // the verdict was kFull
     std::uint64_t next_later_ns = 0;
     bool was_ready = false;
+    bool acknowledges =
+        true;  // puts since the last flush may have been acknowledged without a master
     std::vector<Sent> reported;  // unannounced puts that the current report has named
     bool reporting = false;      // a report has begun; changes must be kept
     std::size_t report_tenant = 0;
