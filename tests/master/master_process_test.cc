@@ -103,6 +103,19 @@ TEST(MasterProcess, MissesAreRecoveringUntilReportsAreInAndThenMisses) {
   const auto at_once = locate(*other, {"none"});
   ASSERT_TRUE(at_once.has_value());
   EXPECT_EQ(at_once->keys[0].state, Lookup::kRecovering);
+  // The holder of the second part may report later.
+  HoldingAgent agent(to({slow.address()}), 1);
+  PublishItem part{hash_of("lacking"), 1, 4096, {}, PublishItem::What::kHolds};
+  part.attributes.striped = true;
+  part.attributes.parts = 2;
+  const auto verdicts = wait_for<std::vector<Verdict>>(
+      [&](auto done) { agent.client().publish({part}, 0, soon(), std::move(done)); });
+  ASSERT_TRUE(verdicts.has_value());
+  EXPECT_EQ(*verdicts, std::vector<Verdict>{Verdict::kAccepted});
+  const auto lacking = locate(*other, {"lacking"});
+  ASSERT_TRUE(lacking.has_value());
+  EXPECT_EQ(lacking->keys[0].missing_parts, 1u);
+  EXPECT_EQ(lacking->keys[0].state, Lookup::kRecovering);
 }
 
 TEST(MasterProcess, ARestartWithAnEmptyStoreLosesNothing) {

@@ -245,13 +245,13 @@ class RemovalMeanwhile : public FleetTest {
     EXPECT_EQ(read(writer(), "kept"), MC_OK);
     EXPECT_EQ(end_of(fleet_.remove(writer(), "nowhere")), MC_NOT_FOUND) << "nobody is away";
   }
-  // The operator does not expect the host back.
   void drain_other() {
     const auto done = [&] {
       return ask("drain", R"({"node":)" + id() + "}").find("\"done\":true") != std::string::npos;
     };
     ASSERT_TRUE(fleet_.turn_until(done, 10 * kSoonNs));
   }
+  // The operator does not expect the host back.
   std::string give_up_other() { return ask("drain", R"({"dead":true,"node":)" + id() + "}"); }
   bool nodes_show_that_other_is_down() {
     const std::string nodes = ask("nodes", "{}");

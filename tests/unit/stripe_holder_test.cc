@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/transport/loop_transport.h"
+#include "libmc/base/clock.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -58,6 +59,26 @@ class StripeHolderTest : public ::testing::Test {
     operations_.set_now(1'000);
     keeper_.flush();
     announcer_.flush(1'000);
+  }
+  void hold_a_part_of_two() {
+    hold_the_only_stripe();
+    seal(2);
+    expect_it_is_sealed_by(master_.published.front());
+  }
+  // The answer to the holder's next question. The object lacks a part.
+  void tell_of_the_object(metadata::Lookup state, std::uint64_t now_ns) {
+    operations_.set_now(now_ns);
+    keeper_.flush();
+    ASSERT_EQ(master_.locates.size(), 1u) << "the holder asks";
+    metadata::Located found;
+    found.state = state;
+    found.version = kVersion;
+    found.missing_parts = 1;
+    const auto done = std::move(master_.locates.front().done);
+    master_.locates.pop_front();
+    metadata::LocateAnswer answer;
+    answer.keys.push_back(found);
+    done(std::move(answer));
   }
   void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
     ASSERT_EQ(publish.items.size(), 1u);
@@ -133,6 +154,27 @@ TEST_F(StripeHolderTest, AnEvictedStripeTakesItsObjectAway) {
   seal();
   expect_it_is_sealed_by(master_.published.front());
   evict();
+  EXPECT_EQ(master_.removes.size(), 1u);
+}
+
+TEST_F(StripeHolderTest, AnObjectThatLacksAPartForTheGraceIsRemoved) {
+  hold_a_part_of_two();
+  tell_of_the_object(metadata::Lookup::kFound, 1'000 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, 1'900 * kMs);
+  EXPECT_TRUE(master_.removes.empty());
+  tell_of_the_object(metadata::Lookup::kFound, 2'100 * kMs);
+  EXPECT_EQ(master_.removes.size(), 1u);
+}
+
+// The holder of the other part may report to the new leader.
+TEST_F(StripeHolderTest, TheGraceBeginsAnewWithTheRecoveryOfALeader) {
+  hold_a_part_of_two();
+  tell_of_the_object(metadata::Lookup::kFound, 1'000 * kMs);
+  tell_of_the_object(metadata::Lookup::kRecovering, 2'100 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, 2'900 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, 3'800 * kMs);
+  EXPECT_TRUE(master_.removes.empty());
+  tell_of_the_object(metadata::Lookup::kFound, 4'000 * kMs);
   EXPECT_EQ(master_.removes.size(), 1u);
 }
 

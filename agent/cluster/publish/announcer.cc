@@ -116,10 +116,8 @@ void Announcer::sort_changes() {
 
 void Announcer::say(MasterStream& stream, const Sent& sent) {
   if (stream.queue.empty()) stream.removals_seen = port_of(stream).removals_seen();
-  stream.queue.push_back(sent);
-  PublishItem& item = stream.queue.back().change.item;
-  if (sent.late && item.what == PublishItem::What::kCreates)
-    item.what = PublishItem::What::kCreated;
+  PublishItem::What& what = stream.queue.emplace_back(sent).change.item.what;
+  if (sent.late && what == PublishItem::What::kCreates) what = PublishItem::What::kCreated;
 }
 
 void Announcer::flush(MasterStream& stream) {
@@ -201,7 +199,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       return;
     case Verdict::kStale:
       if (item.yields() || sent.late) {
-        // Another host has the key, or a later version: the put succeeds and changes nothing.
+        // The put succeeds and changes nothing: another host has the key, or a later version.
         if (holds(sent)) sent.tenant->drop(sent.change.entry);
         settle(stream, item.version, MC_OK);
         return;
@@ -226,7 +224,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
   }
 }
 
-// After the waits, nobody is putting the incomplete version any more.
+// Nobody is putting the incomplete version any more when the waits are over.
 void Announcer::wait_once(MasterStream& stream, Sent& sent) {
   unsigned& waits = stream.retries[sent.change.item.version];
   if (++waits < kMostWaits) return;

@@ -83,8 +83,8 @@ class Announcer {
     std::vector<Sent> later;                              // the verdict was kFull
     std::uint64_t next_later_ns = 0;
     bool was_ready = false;
-    bool acknowledges =
-        true;  // puts since the last flush may have been acknowledged without a master
+    // Puts since the last flush may have been acknowledged without a master.
+    bool acknowledges = true;
     std::vector<Sent> reported;  // unannounced puts that the current report has named
     bool reporting = false;      // a report has begun; changes must be kept
     std::size_t report_tenant = 0;
