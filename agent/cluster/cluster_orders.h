@@ -16,7 +16,7 @@ class ClusterNode::Orders final : public MasterOrders {
 
   void on_partitions(std::uint32_t partitions) override;
   metadata::Load load() override;
-  std::uint64_t latest_version() override { return node_.clock_.latest(); }
+  std::uint64_t latest_version() override { return node_.clock_.latest(wall_ns()); }
   void heard_version(std::uint64_t version) override { node_.clock_.saw(version); }
   void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
   void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;

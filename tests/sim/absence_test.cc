@@ -181,6 +181,35 @@ TEST_F(Absence, AnUpsertMadeMeanwhileUnderTheNextLeaderWinsAsWell) {
   }
 }
 
+// The absent member's put was accepted just before the last leader was lost, so no other member has heard of the
+// version. The next leader must cover the version all the same.
+class PutThatOnlyTheLastLeaderHeard : public FleetTest {
+ protected:
+  void put_and_change_the_leader() {
+    ASSERT_EQ(end_of(fleet_.put(other(), "key", kBytes)), MC_OK);
+    other().paused_until_ns = UINT64_MAX;
+    change_leader();
+  }
+};
+
+TEST_F(PutThatOnlyTheLastLeaderHeard, IsCoveredByARemoval) {
+  put_and_change_the_leader();
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "key")), MC_HOLDER_AWAY);
+  let_other_come_back();
+  EXPECT_FALSE(holds(other(), "key"));
+  EXPECT_EQ(read(third(), "key"), MC_NOT_FOUND);
+}
+
+TEST_F(PutThatOnlyTheLastLeaderHeard, IsCoveredByAnUpsertOfAHostWithASlowClock) {
+  writer().wall_offset_ns = -5'000'000'000;
+  put_and_change_the_leader();
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", 2 * kBytes, 1, true)), MC_OK);
+  let_other_come_back();
+  for (SimNode* const node : {&writer(), &other(), &third()}) {
+    EXPECT_EQ(length_read(*node, "key"), 2 * kBytes);
+  }
+}
+
 class AbsenceWithAStoreThatFails : public FleetTest,
                                    public testing::WithParamInterface<mc_status> {};
 

@@ -11,8 +11,8 @@ namespace {
 constexpr std::uint64_t kStartNs = 1'000 * kMs;
 constexpr std::uint64_t kJoinedNs = kStartNs + 1'200 * kMs;
 constexpr std::uint64_t kMendNs = kJoinedNs + 3'000 * kMs;
-constexpr std::uint64_t kSettledNs = kMendNs + 4'500 * kMs;
-constexpr std::uint64_t kAllReadyNs = kSettledNs + 2'000 * kMs;
+constexpr std::uint64_t kSettleNs = 4'500 * kMs;  // after the repair, and under each new leader
+constexpr std::uint64_t kAllReadyNs = kMendNs + 2 * kSettleNs;
 constexpr std::uint64_t kMostOffsetNs = 2'000 * kMs;  // of a host's wall clock
 // From the start of a master until the agents may have found their leader.
 constexpr std::uint64_t kTakeOverNs = 1'500 * kMs;
@@ -171,6 +171,7 @@ void SimWorld::count_reigns() {
       if (master->epoch(partition) <= epochs_[partition]) continue;
       epochs_[partition] = master->epoch(partition);
       ++reigns_[partition];
+      last_reign_ns_ = now_ns_;
     }
   }
 }
@@ -510,13 +511,13 @@ void SimWorld::run() {
   working_ = false;
   history_.disturbed(now_ns_, now_ns_);
   mend();
-  run_until(kSettledNs, 20 * kMs);
-  // A master may have given up a partition a moment ago.
+  // A master may give up a partition, and late puts wait for three seconds of each leader.
   const auto is_ready = [](const auto& node) { return node->ready(); };
-  while (now_ns_ < kAllReadyNs && history_.failures().empty() &&
-         !std::ranges::all_of(nodes_, is_ready)) {
-    step(20 * kMs);
-  }
+  const auto settled = [&] {
+    return now_ns_ >= std::max(kMendNs, last_reign_ns_) + kSettleNs &&
+           std::ranges::all_of(nodes_, is_ready);
+  };
+  while (now_ns_ < kAllReadyNs && history_.failures().empty() && !settled()) step(20 * kMs);
   if (!history_.failures().empty()) return;
   for (const auto& node : nodes_) {
     if (!node->ready()) {

@@ -181,6 +181,7 @@ class SimWorld {
   SimMaster::All masters_;
   std::vector<std::uint64_t> epochs_;  // by partition: of the last leader
   std::vector<std::uint64_t> reigns_;  // by partition: leaders so far
+  std::uint64_t last_reign_ns_ = 0;    // when the last leader of any partition began
   std::uint64_t memory_ = 0;           // times that the store has lost its content
   transport::testing::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;

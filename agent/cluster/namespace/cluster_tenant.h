@@ -36,8 +36,8 @@ class VersionClock {
     last_ = std::max((last_ & ~kNodeMask) + kNodeMask + 1, wall_ns & ~kNodeMask) | node_;
     return last_;
   }
-  // The latest version given or seen.
-  std::uint64_t latest() const { return last_; }
+  // An upper bound of the versions given or seen, and of versions that other hosts with the same time have given.
+  std::uint64_t latest(std::uint64_t wall_ns) const { return std::max(last_, wall_ns | kNodeMask); }
   void saw(std::uint64_t version) {
     if (version <= metadata::kLatestVersion) last_ = std::max(last_, version);
   }

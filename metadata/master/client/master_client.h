@@ -55,8 +55,8 @@ class AgentSide {
   // The number of partitions of the cluster. Called before the first report and after a change.
   virtual void on_partitions(std::uint32_t /*partitions*/) {}
   virtual Load load() = 0;
-  // The agent gives or hears versions of objects, and so does the leader. Each tells the other the latest one.
-  // The agent's next version is later than both.
+  // The latest version of an object that the agent has given or heard, or the version of the present time if that is
+  // later. The leader answers with the latest of all members. The agent's next version is later than both.
   virtual std::uint64_t latest_version() = 0;
   virtual void heard_version(std::uint64_t version) = 0;
   // The next objects of this partition that the agent holds: 1 to MC_MAX_BATCH_ITEMS. No items end
