@@ -65,10 +65,11 @@ History::Number History::begin_put(unsigned key, std::uint64_t size, bool upsert
 }
 
 void History::end_put(Number number, Ending ending, bool announced, std::uint64_t memory,
-                      std::uint64_t now_ns) {
+                      std::int64_t clock_ahead_ns, std::uint64_t now_ns) {
   Put& put = puts_[number];
   put.ending = ending;
   put.announced = announced;
+  put.clock_ahead_ns = clock_ahead_ns;
   put.end_ns = now_ns;
   put.memory = memory;
   if (ending == Ending::kStored) ++puts_stored;
@@ -230,6 +231,9 @@ void History::finish(unsigned keys, std::uint64_t memory) {
         const Put& later = puts_[number];
         if (later.key != key || later.ending != Ending::kStored || !later.upsert) continue;
         if (put.end_ns >= later.begin_ns || lost_.contains(key)) continue;
+        // Hosts without a master know only their own clocks.
+        const bool unheard = !put.announced && !later.announced;
+        if (unheard && put.time_by_clock() > later.time_by_clock()) continue;
         bool removed = false;
         for (const Remove& remove : removes_) removed |= remove.key == key;
         if (!removed) fail(name(*last) + " is read in the end, not the later " + name(number));

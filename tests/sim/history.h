@@ -31,8 +31,12 @@ class History {
     std::uint64_t size = 0;
     bool upsert = false, announced = false;
     std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
+    std::int64_t clock_ahead_ns = 0;  // the wall clock of the put's host, at the end of the put
     Ending ending = Ending::kOpen;
     std::uint64_t memory = 0;  // times that the store has lost its content
+    std::int64_t time_by_clock() const {
+      return static_cast<std::int64_t>(end_ns) + clock_ahead_ns;
+    }
   };
   struct Remove {
     unsigned key = 0;
@@ -47,7 +51,7 @@ class History {
   // ---- What happens
   Number begin_put(unsigned key, std::uint64_t size, bool upsert, std::uint64_t now_ns);
   void end_put(Number put, Ending ending, bool announced, std::uint64_t memory,
-               std::uint64_t now_ns);
+               std::int64_t clock_ahead_ns, std::uint64_t now_ns);
   std::size_t begin_remove(unsigned key, std::uint64_t memory, std::uint64_t now_ns);
   void end_remove(std::size_t remove, bool over, bool sure, std::uint64_t now_ns);
   // A client read these bytes. Returns the put that wrote the bytes.

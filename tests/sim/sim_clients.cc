@@ -141,7 +141,8 @@ void SimWorld::end_put(Client& client, History::Ending ending) {
   if (ending == History::Ending::kRefused) may_have_replaced(client);
   const std::uint32_t partition = partition_of(client.keys[0]);
   const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(partition);
-  history_.end_put(client.put, ending, announced, memory_, now_ns_);
+  history_.end_put(client.put, ending, announced, memory_, nodes_[client.node]->wall_offset_ns,
+                   now_ns_);
   end(client);
 }
 

@@ -40,11 +40,12 @@ class StripeHolderTest : public ::testing::Test {
     ASSERT_TRUE(keeper_.expect(tenant(), hold, 2));
     put_object(tenant().store(), stripe_key({kPut, 0}));
   }
-  void seal(std::uint8_t parts = 1) {
+  void seal(std::uint8_t parts = 1, std::uint32_t request = 1, std::uint64_t version = kVersion) {
     SealRequest message;
     message.upsert = true;
+    message.request = request;
     message.put = kPut;
-    message.version = kVersion;
+    message.version = version;
     message.stripes = 1;
     message.parts = parts;
     keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
@@ -139,6 +140,40 @@ TEST_F(StripeHolderTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
   EXPECT_EQ(back.back().version, kVersion);
   answer(std::vector(back.size(), Verdict::kAccepted));
   expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeHolderTest, ARefusedSealIsNotOfferedAgainWhenItsMessageIsRepeated) {
+  hold_the_only_stripe();
+  seal();
+  answer(std::vector{Verdict::kStale});
+  seal();
+  EXPECT_EQ(answers_, (std::vector{MC_CANCELLED, MC_CANCELLED}));
+  EXPECT_TRUE(master_.published.empty());
+}
+
+// The master may accept the version by now.
+TEST_F(StripeHolderTest, ANewSealOfARefusedVersionIsOffered) {
+  hold_the_only_stripe();
+  seal();
+  answer(std::vector{Verdict::kBehind});
+  answers_.clear();
+  seal(1, 2);
+  ASSERT_EQ(master_.published.size(), 1u);
+  expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeHolderTest, ALateMessageOfAnEarlierSealIsIgnored) {
+  hold_the_only_stripe();
+  seal(1, 1, kVersion - 1);
+  answer(std::vector{Verdict::kStale});
+  answers_.clear();
+  seal(1, 2);
+  seal(1, 1, kVersion - 1);
+  EXPECT_TRUE(answers_.empty());
+  ASSERT_EQ(master_.published.size(), 1u);
+  expect_it_is_sealed_by(master_.published.front());
+  seal(1, 1, kVersion - 1);
+  EXPECT_EQ(answers_, std::vector{MC_OK});
 }
 
 TEST_F(StripeHolderTest, ASealThatIsRefusedForGoodEndsThePut) {

@@ -161,6 +161,17 @@ TEST_F(StriperTest, APutThatWasReplacedWhileItWasSealedEndsAndItsStripesAreDropp
   EXPECT_TRUE(second_.dropped && third_.dropped);
 }
 
+TEST_F(StriperTest, ALateAnswerToAnEarlierSealDoesNotCount) {
+  put_and_refuse_one_part();
+  answer(second_, second_.seals[0].request, HoldOutcome::kBehind);
+  run();
+  EXPECT_FALSE(request_->over());
+  seal_ends(second_, HoldOutcome::kHeld);
+  run();
+  expect_acknowledged();
+  EXPECT_FALSE(second_.dropped || third_.dropped);
+}
+
 TEST_F(StriperTest, APutThatAllHostsRefuseIsSealedWithALaterVersion) {
   put();
   const std::uint64_t version = second_.seals.back().version;

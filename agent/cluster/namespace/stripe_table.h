@@ -42,10 +42,13 @@ struct StripeSet {
   metadata::KeyHash name;
   std::string key;
   std::uint8_t pin = 0;
-  std::uint64_t version = 0;  // of the Seal; 0: not known yet
-  std::uint8_t parts = 0;     // of the object; 0: not known yet
-  std::uint8_t replicas = 1;  // wanted of each part
-  bool offered = false;       // to the master, which has not answered yet
+  std::uint64_t version = 0;         // of the Seal; 0: not known yet
+  std::uint64_t latest_version = 0;  // of the Seals for this set
+  std::uint32_t seal = 0;            // number of the Seal that was offered last
+  std::uint8_t parts = 0;            // of the object; 0: not known yet
+  std::uint8_t replicas = 1;         // wanted of each part
+  bool offered = false;              // to the master, which has not answered yet
+  bool refused = false;              // by the master, at the last offer
   bool sealed = false;
   bool broken = false;    // a stripe has been evicted
   bool replaced = false;  // by a later put here

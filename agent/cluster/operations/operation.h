@@ -27,7 +27,8 @@ enum class OperationKind : std::uint8_t {
   kMove,
   kPut,
   kRemove,
-  kReplicas
+  kReplicas,
+  kSeal
 };
 
 // Names an operation. The id is the cookie of the operation's transfers, and the number of the

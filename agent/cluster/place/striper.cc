@@ -216,7 +216,14 @@ void Striper::begin_sealing(Striping& striping) {
   striping.at = Step::kSealing;
   striping.seal_by_ns = striping.remote_request->deadline_ns + kSealNs;
   ++striping.versions;
+  begin_seal(striping);
   tell(striping);
+}
+
+void Striper::begin_seal(Striping& striping) {
+  operations_.cancel(striping.seal);
+  striping.seal =
+      operations_.begin(std::make_unique<Seal>(operations_, striping.id()), nullptr).id();
 }
 
 bool Striper::is_gone(Host& host, MemberId node) const {
@@ -235,7 +242,7 @@ void Striper::tell(Striping& striping) {
     if (!peers_.id_of(node)) peers_.missed();
     SealRequest message;
     message.upsert = striping.remote_request->source.order.upsert;
-    message.request = striping.id().value();
+    message.request = striping.seal.value();
     message.name_space = striping.tenant()->id();
     message.put = striping.facts.put;
     message.version = striping.version;
@@ -253,7 +260,8 @@ void Striper::tell(Striping& striping) {
 }
 
 void Striper::on_held(MemberId from, const HoldAnswer& answer) {
-  Striping* const striping = operations_.find<Striping>(OperationId::of(answer.request));
+  const Seal* const seal = operations_.find<Seal>(OperationId::of(answer.request));
+  Striping* const striping = seal != nullptr ? operations_.find<Striping>(seal->striping) : nullptr;
   if (striping == nullptr || striping->at != Step::kSealing) return;
   const auto host = striping->hosts.find(from);
   if (host == striping->hosts.end() || host->second.state != Host::State::kTold) return;
@@ -283,6 +291,7 @@ bool Striper::tell_again(Striping& striping) {
     host.state = Host::State::kToTell;
     any = true;
   }
+  if (any) begin_seal(striping);
   return any;
 }
 
@@ -341,6 +350,7 @@ void Striper::give_up(Striping& striping) {
 }
 
 void Striper::end(Striping& striping) {
+  operations_.cancel(striping.seal);
   stripings_.erase(striping.id());
   operations_.end(striping);
 }

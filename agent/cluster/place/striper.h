@@ -47,6 +47,21 @@ struct StriperCounters {
 
 class Striper;
 
+// The request to all hosts to seal a version. The id is the number of the messages, so that no late answer to an
+// earlier Seal counts.
+struct Seal final : Operation {
+  static constexpr OperationKind kKind = OperationKind::kSeal;
+
+  Seal(OperationTable& all, OperationId of) : operations(all), striping(of) {}
+
+  OperationTable& operations;
+  const OperationId striping;
+
+ private:
+  void step() override {}
+  void cancel() override { operations.end(*this); }
+};
+
 struct Striping final : Operation {
   static constexpr OperationKind kKind = OperationKind::kStripe;
   enum class Step : std::uint8_t { kSumming, kChoosing, kHolding, kSealing };
@@ -82,6 +97,7 @@ struct Striping final : Operation {
   std::vector<Part> parts;
   std::uint64_t summed_bytes = 0;
   std::map<MemberId, Host> hosts;
+  OperationId seal;
   std::uint64_t seal_by_ns = 0;
   bool answered = false;  // by the master
   std::vector<std::vector<MemberId>>
@@ -135,6 +151,7 @@ class Striper {
   void hold(Striping& striping);
   void take_placements(Striping& striping);
   void begin_sealing(Striping& striping);
+  void begin_seal(Striping& striping);
   void tell(Striping& striping);
   bool is_gone(Host& host, MemberId node) const;
   bool tell_again(Striping& striping);

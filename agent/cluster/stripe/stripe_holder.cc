@@ -89,15 +89,18 @@ void StripeHolder::seal(ClusterTenant& tenant, const SealRequest& message, Ended
     set = &table.split(unsealed, id, wanted);
   }
   if (set->broken) return ended(MC_NOT_FOUND);
-  if (set->offered || set->sealed) {
-    // The message is repeated. While the set is offered, only the first message gets an answer.
-    const bool same = set->version == message.version;
-    if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
-    return;
-  }
+  // A message of an earlier Seal may come late. The writer has the answer to that Seal.
+  if (message.version < set->latest_version) return;
+  set->latest_version = message.version;
+  if (set->sealed) return ended(set->version == message.version ? MC_OK : MC_NOT_FOUND);
+  // Only the message that was offered gets the master's answer. The writer repeats other messages.
+  if (set->offered) return;
+  if (set->refused && message.request == set->seal) return ended(MC_CANCELLED);
   if (there(set) != wanted) return ended(MC_NOT_FOUND);
   MC_FAILPOINT("stripes.before_seal");
   name(*set, message.version, message.parts);
+  set->seal = message.request;
+  set->refused = false;
   using What = PublishItem::What;
   offer(tenant, *set, message.upsert ? What::kHolds : What::kCreates, std::move(ended));
 }
@@ -178,6 +181,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
     case Verdict::kUncertain:
       // The set stays open for a Seal with a later version.
       set->version = 0;
+      set->refused = true;
       return ended(MC_CANCELLED);
     default:
       tenant->drop_stripes(id, false);
