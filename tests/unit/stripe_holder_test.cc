@@ -66,20 +66,22 @@ class StripeHolderTest : public ::testing::Test {
     seal(2);
     expect_it_is_sealed_by(master_.published.front());
   }
-  // The answer to the holder's next question. The object lacks a part.
-  void tell_of_the_object(metadata::Lookup state, std::uint64_t now_ns) {
-    operations_.set_now(now_ns);
-    keeper_.flush();
-    ASSERT_EQ(master_.locates.size(), 1u) << "the holder asks";
+  // The answers to the holder's questions at these times. The object lacks a part.
+  void tell_of_the_object(metadata::Lookup state, std::initializer_list<std::uint64_t> times_ms) {
     metadata::Located found;
     found.state = state;
     found.version = kVersion;
     found.missing_parts = 1;
-    const auto done = std::move(master_.locates.front().done);
-    master_.locates.pop_front();
     metadata::LocateAnswer answer;
     answer.keys.push_back(found);
-    done(std::move(answer));
+    for (const std::uint64_t time_ms : times_ms) {
+      operations_.set_now(time_ms * kMs);
+      keeper_.flush();
+      ASSERT_EQ(master_.locates.size(), 1u) << "the holder asks";
+      const auto done = std::move(master_.locates.front().done);
+      master_.locates.pop_front();
+      done(answer);
+    }
   }
   void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
     ASSERT_EQ(publish.items.size(), 1u);
@@ -194,22 +196,20 @@ TEST_F(StripeHolderTest, AnEvictedStripeTakesItsObjectAway) {
 
 TEST_F(StripeHolderTest, AnObjectThatLacksAPartForTheGraceIsRemoved) {
   hold_a_part_of_two();
-  tell_of_the_object(metadata::Lookup::kFound, 1'000 * kMs);
-  tell_of_the_object(metadata::Lookup::kFound, 1'900 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, {1'000, 1'900});
   EXPECT_TRUE(master_.removes.empty());
-  tell_of_the_object(metadata::Lookup::kFound, 2'100 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, {2'100});
   EXPECT_EQ(master_.removes.size(), 1u);
 }
 
 // The holder of the other part may report to the new leader.
 TEST_F(StripeHolderTest, TheGraceBeginsAnewWithTheRecoveryOfALeader) {
   hold_a_part_of_two();
-  tell_of_the_object(metadata::Lookup::kFound, 1'000 * kMs);
-  tell_of_the_object(metadata::Lookup::kRecovering, 2'100 * kMs);
-  tell_of_the_object(metadata::Lookup::kFound, 2'900 * kMs);
-  tell_of_the_object(metadata::Lookup::kFound, 3'800 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, {1'000});
+  tell_of_the_object(metadata::Lookup::kRecovering, {2'100});
+  tell_of_the_object(metadata::Lookup::kFound, {2'900, 3'800});
   EXPECT_TRUE(master_.removes.empty());
-  tell_of_the_object(metadata::Lookup::kFound, 4'000 * kMs);
+  tell_of_the_object(metadata::Lookup::kFound, {4'000});
   EXPECT_EQ(master_.removes.size(), 1u);
 }
 

@@ -216,11 +216,11 @@ void Striper::begin_sealing(Striping& striping) {
   striping.at = Step::kSealing;
   striping.seal_by_ns = striping.remote_request->deadline_ns + kSealNs;
   ++striping.versions;
-  begin_seal(striping);
+  new_seal(striping);
   tell(striping);
 }
 
-void Striper::begin_seal(Striping& striping) {
+void Striper::new_seal(Striping& striping) {
   operations_.cancel(striping.seal);
   striping.seal =
       operations_.begin(std::make_unique<Seal>(operations_, striping.id()), nullptr).id();
@@ -291,7 +291,7 @@ bool Striper::tell_again(Striping& striping) {
     host.state = Host::State::kToTell;
     any = true;
   }
-  if (any) begin_seal(striping);
+  if (any) new_seal(striping);
   return any;
 }
 

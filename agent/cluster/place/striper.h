@@ -151,7 +151,7 @@ class Striper {
   void hold(Striping& striping);
   void take_placements(Striping& striping);
   void begin_sealing(Striping& striping);
-  void begin_seal(Striping& striping);
+  void new_seal(Striping& striping);
   void tell(Striping& striping);
   bool is_gone(Host& host, MemberId node) const;
   bool tell_again(Striping& striping);

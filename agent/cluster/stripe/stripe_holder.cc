@@ -179,7 +179,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
     case Verdict::kRemoved:
     case Verdict::kBehind:
     case Verdict::kUncertain:
-      // The set stays open for a Seal with a later version.
+      // The set stays open for another Seal.
       set->version = 0;
       set->refused = true;
       return ended(MC_CANCELLED);
