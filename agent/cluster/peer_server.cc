@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 64;
 constexpr std::uint64_t kAskWaitsNs = 300 * kMs;  // then the reader asks again
-constexpr std::size_t kHeadBytes = 256;           // head and descriptor of a Place
 // The bytes of objects that come with the answers to an Ask. The loop must not copy for longer.
 constexpr std::uint64_t kMostBytesOfAnAsk = 256 << 10;
 
@@ -33,7 +32,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
   if (waits_for_member(from, ask, kAskWaitsNs)) return;
   AskAnswer answer;
   answer.request = ask.request;
-  std::size_t bytes = kHeadBytes;
+  std::size_t bytes = kAnswerHeadBytes;
   std::uint64_t bytes_of_objects = 0;
   const ClusterTenant* of = nullptr;
   const auto send = [&] {
@@ -44,7 +43,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     }
     peers_.tell(from, answer, operations_.now_ns());
     answer.rows.clear();
-    bytes = kHeadBytes;
+    bytes = kAnswerHeadBytes;
   };
   for (std::size_t i = 0; i < ask.keys.size(); ++i) {
     // Without the lease, the object may have been replaced or removed elsewhere. The asker asks again.
@@ -64,9 +63,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     row.number = static_cast<std::uint16_t>(i);
     std::size_t row_bytes = encoded_row_bytes(row);
     if (ask.wants_bytes && holder != nullptr &&
-        bytes_of_objects + row.length <= kMostBytesOfAnAsk &&
-        kHeadBytes + row_bytes + row.length + sizeof(std::uint64_t) <=
-            transport::kMaxNotificationBytes) {
+        bytes_of_objects + row.length <= kMostBytesOfAnAsk && bytes_fit_answer(row)) {
       bytes_of_objects += row.length;
       row.bytes = holder->bytes_of(row);
       row_bytes = encoded_row_bytes(row);

@@ -81,6 +81,27 @@ TEST_F(Gets, SmallObjectsOfABatchComeWithTheHoldersAnswers) {
   EXPECT_EQ(counter("came_with_answer"), (256u << 10) / 4096);
 }
 
+TEST_F(Gets, ASmallObjectOfAKnownHolderComesWithTheHoldersAnswer) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  ASSERT_EQ(length_read(third(), "key"), kBytes);
+  ASSERT_EQ(length_read(third(), "key"), kBytes);
+  EXPECT_EQ(counter("located"), 1u);
+  EXPECT_EQ(counter("came_with_answer"), 2u);
+}
+
+TEST_F(Gets, AKnownHolderThatStandsStillIsLeftForAnotherHolder) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  ASSERT_EQ(length_read(third(), "key"), kBytes);
+  while (!holds(other(), "key")) {
+    ASSERT_EQ(length_read(other(), "key"), kBytes);
+    turn_for(100 * kMs);
+  }
+  writer().paused_until_ns = UINT64_MAX;
+  const std::uint64_t begin_ns = fleet_.now_ns();
+  EXPECT_EQ(length_read(third(), "key"), kBytes);
+  EXPECT_LT(fleet_.now_ns() - begin_ns, 600 * kMs);
+}
+
 // The object moves to another host with each upsert, so holders that a master has named do not have the object any
 // more when they are asked.
 TEST_F(Gets, AnObjectThatIsReplacedAllTheTimeIsNotMissed) {

@@ -72,6 +72,10 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
     if (Location* const known = locator_.cached(name)) {
       fetch.known = Known::kFromCache;
       fetch.hot = ++known->uses >= kHotUses;
+      if (bytes_fit_answer(known->row)) {
+        go_ask(fetch, {known->node});
+        continue;
+      }
       fetch.object.from = *known;
       fetch.try_until_ns =
           std::min(fetch.deadline_ns, operations_.now_ns() + Locator::kMostLocateNs);
@@ -268,10 +272,10 @@ bool Fetcher::serve_own(Fetch& fetch, const FoundObject& found) {
   return true;
 }
 
-// When the next holder should be asked. The last holder may take all the time that is left.
+// When the next holder should be asked. The last holder that a master has named may take all the time that is left.
 std::uint64_t Fetcher::end_of_try(const Fetch& fetch) const {
   const std::size_t left = fetch.holders.size() - fetch.next_holder;
-  if (left == 1) return fetch.deadline_ns;
+  if (left == 1 && fetch.known != Known::kFromCache) return fetch.deadline_ns;
   const std::uint64_t now_ns = operations_.now_ns();
   return now_ns +
          std::clamp((fetch.deadline_ns - now_ns) / left, ObjectReader::kLeastTryNs, kMostAskNs);

@@ -3,7 +3,7 @@
 // Gets objects that other hosts hold, and brings the objects to the readers that wait
 //   here.
 //
-//              location cached ──────────────────────────┐
+//              location cached ── small ┬──── large ─────┐
 //     fetch ─► kLocate ─► kLocating ─► kAsk ─► kAsking ──┴─► kRead ─► kReading ──► readers
 //                 ▲         master,       ▲     holder                   │
 //                 │     guessed holder    │                              │

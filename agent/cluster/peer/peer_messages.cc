@@ -387,6 +387,12 @@ std::size_t encoded_row_bytes(const PlaceRow& row) {
          padded(row.bytes.size());
 }
 
+bool bytes_fit_answer(const PlaceRow& row) {
+  return row.length <= transport::kMaxNotificationBytes &&
+         kAnswerHeadBytes + encoded_row_bytes(row) + padded(row.length) <=
+             transport::kMaxNotificationBytes;
+}
+
 template <typename Message>
 std::vector<std::byte> encode_peer_message(const Message& message) {
   Writer out(expected_bytes(message));

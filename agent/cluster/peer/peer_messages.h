@@ -135,8 +135,12 @@ struct StripesAnswer {
 using PeerMessage = std::variant<AskRequest, AskAnswer, Ping, Pong, HoldRequest, HoldAnswer,
                                  SealRequest, StripesRequest, StripesAnswer>;
 
+// The most bytes of an AskAnswer without its rows: the head, and the descriptor of the holder's pool.
+inline constexpr std::size_t kAnswerHeadBytes = 256;
 // Size of an encoded row.
 std::size_t encoded_row_bytes(const PlaceRow& row);
+// Whether an answer has room for the row and the bytes of the row's object. The row has no bytes yet.
+bool bytes_fit_answer(const PlaceRow& row);
 // Message: PeerMessage or one of its kinds. REQUIRES: it fits in transport::kMaxNotificationBytes.
 template <typename Message>
 std::vector<std::byte> encode_peer_message(const Message& message);
