@@ -32,6 +32,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
   if (waits_for_member(from, ask, kAskWaitsNs)) return;
   AskAnswer answer;
   answer.request = ask.request;
+  const std::size_t most_bytes = transport_.capabilities().max_notification_bytes;
   std::size_t bytes = kAnswerHeadBytes;
   std::uint64_t bytes_of_objects = 0;
   const ClusterTenant* of = nullptr;
@@ -63,13 +64,13 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
     row.number = static_cast<std::uint16_t>(i);
     std::size_t row_bytes = encoded_row_bytes(row);
     if (ask.wants_bytes && holder != nullptr &&
-        bytes_of_objects + row.length <= kMostBytesOfAnAsk && bytes_fit_answer(row)) {
+        bytes_of_objects + row.length <= kMostBytesOfAnAsk && bytes_fit_answer(row, most_bytes)) {
       bytes_of_objects += row.length;
       row.bytes = holder->bytes_of(row);
       row_bytes = encoded_row_bytes(row);
     }
     const bool other = holder != nullptr && of != nullptr && holder != of;
-    if (other || bytes + row_bytes > transport::kMaxNotificationBytes) send();
+    if (other || bytes + row_bytes > most_bytes) send();
     if (holder != nullptr) of = holder;
     answer.rows.push_back(std::move(row));
     bytes += row_bytes;

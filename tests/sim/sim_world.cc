@@ -32,7 +32,10 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       report_random_(seed ^ 0x44),
       history_(seed),
       links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }),
-      store_(seed ^ 0x33) {
+      store_(seed ^ 0x33),
+      // With short messages, fewer objects come with the holders' answers, and more are read at their places.
+      network_({.max_notification_bytes =
+                    Random(seed ^ 0x66).chance(0.5) ? 2048u : transport::kMaxNotificationBytes}) {
   clock_.set(now_ns_);
   const std::uint32_t partitions =
       partition_random_.chance(0.5) ? 1

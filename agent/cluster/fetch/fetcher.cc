@@ -31,6 +31,7 @@ Fetcher::Fetcher(OperationTable& operations, const ClusterTenants& tenants, cons
                  const metadata::Reader& reader, MemberId self)
     : operations_(operations),
       peers_(peers),
+      most_message_bytes_(transport.capabilities().max_notification_bytes),
       locator_(operations, masters, peers, reader, counters_),
       questions_(operations, peers, counters_),
       reader_(operations, peers, transport, counters_),
@@ -72,7 +73,7 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
     if (Location* const known = locator_.cached(name)) {
       fetch.known = Known::kFromCache;
       fetch.hot = ++known->uses >= kHotUses;
-      if (bytes_fit_answer(known->row)) {
+      if (bytes_fit_answer(known->row, most_message_bytes_)) {
         go_ask(fetch, {known->node});
         continue;
       }
@@ -235,7 +236,7 @@ void Fetcher::take_found(Fetch& fetch) {
     return fail(fetch, counters_.nobody, MC_NOT_FOUND);
   }
   const bool striped = found.object.attributes.striped;
-  if (found.object.bytes > transport::kMaxNotificationBytes) fetch.bytes_may_come = false;
+  if (found.object.bytes > most_message_bytes_) fetch.bytes_may_come = false;
   if (!striped && serve_own(fetch, found)) return;
   const std::uint64_t before =
       std::exchange(fetch.located_version, striped ? 0 : found.object.version);
@@ -318,7 +319,9 @@ void Fetcher::take_answer(Fetch& fetch) {
   }
   const bool stale = place && answer.row.version < fetch.located_version;
   if (answer.what == HolderAnswer::What::kUnreached) fetch.holder_away = true;
-  if (answer.failed() || stale) return try_next(fetch);
+  // A known holder is not asked twice: the master may name another holder.
+  const bool relocate = answer.again() && fetch.known == Known::kFromCache;
+  if (answer.failed() || stale || relocate) return try_next(fetch);
   if (answer.again()) {
     fetch.not_before_ns = operations_.now_ns() + HolderQuestions::kAskAgainNs;
     fetch.at = Step::kAsk;

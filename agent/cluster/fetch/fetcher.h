@@ -105,6 +105,7 @@ class Fetcher {
 
   OperationTable& operations_;
   Peers& peers_;
+  const std::size_t most_message_bytes_;
   FetchCounters counters_;
   Locator locator_;
   HolderGuess guess_;

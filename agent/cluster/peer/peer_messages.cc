@@ -387,10 +387,9 @@ std::size_t encoded_row_bytes(const PlaceRow& row) {
          padded(row.bytes.size());
 }
 
-bool bytes_fit_answer(const PlaceRow& row) {
-  return row.length <= transport::kMaxNotificationBytes &&
-         kAnswerHeadBytes + encoded_row_bytes(row) + padded(row.length) <=
-             transport::kMaxNotificationBytes;
+bool bytes_fit_answer(const PlaceRow& row, std::size_t most_bytes) {
+  return row.length <= most_bytes &&
+         kAnswerHeadBytes + encoded_row_bytes(row) + padded(row.length) <= most_bytes;
 }
 
 template <typename Message>

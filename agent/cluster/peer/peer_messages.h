@@ -139,8 +139,9 @@ using PeerMessage = std::variant<AskRequest, AskAnswer, Ping, Pong, HoldRequest,
 inline constexpr std::size_t kAnswerHeadBytes = 256;
 // Size of an encoded row.
 std::size_t encoded_row_bytes(const PlaceRow& row);
-// Whether an answer has room for the row and the bytes of the row's object. The row has no bytes yet.
-bool bytes_fit_answer(const PlaceRow& row);
+// Whether an answer of at most this size has room for the row and the bytes of the row's object. The row has no bytes
+// yet.
+bool bytes_fit_answer(const PlaceRow& row, std::size_t most_bytes);
 // Message: PeerMessage or one of its kinds. REQUIRES: it fits in transport::kMaxNotificationBytes.
 template <typename Message>
 std::vector<std::byte> encode_peer_message(const Message& message);

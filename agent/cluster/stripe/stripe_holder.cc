@@ -229,7 +229,9 @@ std::vector<StripesAnswer> StripeHolder::places(ClusterTenant& tenant,
       PlaceRow row = tenant.place_of(*set, number);
       if (of_part) row.key = set->key;
       bytes += encoded_row_bytes(row);
-      if (bytes > transport::kMaxNotificationBytes) bytes = begin() + encoded_row_bytes(row);
+      if (bytes > transport_.capabilities().max_notification_bytes) {
+        bytes = begin() + encoded_row_bytes(row);
+      }
       answers.back().rows.push_back(std::move(row));
       tenant.store().touch(stripe.entry);
       ++count;

@@ -7,6 +7,22 @@
 
 namespace mc::transport::testing {
 
+LoopNetwork::LoopNetwork(LoopPath path)
+    : path_(path),
+      capabilities_{
+          .name = "loop",
+          .write = true,
+          .notify = true,
+          .one_sided = true,
+          .checks_generation = true,
+          .registers_pieces = false,
+          .memory_kinds = 1u << static_cast<unsigned>(MemoryKind::kHost),
+          .max_operations = kMaxOperations,
+          .max_pieces = kMaxPieces,
+          .max_notification_bytes = path.max_notification_bytes,
+          .max_operation_bytes = kMaxOperationBytes,
+      } {}
+
 std::unique_ptr<LoopTransport> LoopNetwork::make(NodeId node, std::uint64_t incarnation) {
   auto transport = std::unique_ptr<LoopTransport>(new LoopTransport(*this, node, incarnation));
   nodes_[node] = transport.get();
@@ -21,22 +37,7 @@ LoopTransport::~LoopTransport() {
   if (at != network_.nodes_.end() && at->second == this) network_.nodes_.erase(at);
 }
 
-const Capabilities& LoopTransport::capabilities() const {
-  static const Capabilities kCapabilities{
-      .name = "loop",
-      .write = true,
-      .notify = true,
-      .one_sided = true,
-      .checks_generation = true,
-      .registers_pieces = false,
-      .memory_kinds = 1u << static_cast<unsigned>(MemoryKind::kHost),
-      .max_operations = kMaxOperations,
-      .max_pieces = kMaxPieces,
-      .max_notification_bytes = kMaxNotificationBytes,
-      .max_operation_bytes = kMaxOperationBytes,
-  };
-  return kCapabilities;
-}
+const Capabilities& LoopTransport::capabilities() const { return network_.capabilities_; }
 
 Result<RegionId> LoopTransport::register_region(const RegionSpec& spec) {
   if (spec.kind != MemoryKind::kHost) {
@@ -77,7 +78,9 @@ Outcome LoopTransport::check(const Operation& operation, std::uint64_t now_ns,
     }
     *size += piece.size_bytes;
   }
-  if (operation.verb == Verb::kNotify && *size > kMaxNotificationBytes) return Outcome::kInvalid;
+  if (operation.verb == Verb::kNotify && *size > capabilities().max_notification_bytes) {
+    return Outcome::kInvalid;
+  }
   const auto peer = peers_.find(operation.peer);
   if (peer == peers_.end()) return Outcome::kInvalid;
   if (operation.deadline_ns <= now_ns) return Outcome::kTimedOut;

@@ -14,6 +14,7 @@
 
 #include "transport/flow/inbox.h"
 #include "transport/flow/queue.h"
+#include "transport/limits.h"
 #include "transport/transport.h"
 
 namespace mc::transport::testing {
@@ -23,11 +24,12 @@ class LoopTransport;
 struct LoopPath {
   std::uint64_t latency_ns = 1'000;
   double bytes_per_ns = 10;
+  std::uint32_t max_notification_bytes = kMaxNotificationBytes;
 };
 
 class LoopNetwork {
  public:
-  explicit LoopNetwork(LoopPath path = {}) : path_(path) {}
+  explicit LoopNetwork(LoopPath path = {});
   std::unique_ptr<LoopTransport> make(NodeId node, std::uint64_t incarnation = 1);
 
  private:
@@ -36,7 +38,8 @@ class LoopNetwork {
     const auto at = nodes_.find(node);
     return at == nodes_.end() ? nullptr : at->second;
   }
-  LoopPath path_;
+  const LoopPath path_;
+  const Capabilities capabilities_;
   std::map<NodeId, LoopTransport*> nodes_;
 };
 
