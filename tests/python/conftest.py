@@ -3,6 +3,7 @@
 
 import contextlib
 import faulthandler
+import itertools
 import json
 import os
 import pathlib
@@ -31,6 +32,40 @@ def pytest_addoption(parser):
         "--results",
         help="append a line for each test (tests/judge reads them); tests with a result do not run",
     )
+    parser.addoption(
+        "--claims", help="run only test files that no other process with this folder has claimed"
+    )
+
+
+class Claims:
+    """Divides the test files among processes. A claim names the process that runs a test file."""
+
+    def __init__(self, folder, process):
+        self._folder = pathlib.Path(folder)
+        self._process = process
+
+    def _claim(self, path):
+        claim = self._folder / str(path).replace("/", "%")
+        try:
+            with open(claim, "x") as file:
+                file.write(self._process)
+            return True
+        except FileExistsError:
+            # A process that has begun anew goes on with its files.
+            return claim.read_text() == self._process
+
+    def pytest_runtestloop(self, session):
+        if session.testsfailed:
+            return None  # pytest says which file it could not collect
+        files = itertools.groupby(session.items, lambda item: item.path)
+        items = (item for path, of_file in files if self._claim(path) for item in of_file)
+        item = next(items, None)
+        while item is not None:
+            # Fixtures that the next test also uses stay open.
+            following = next(items, None)
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            item = following
+        return True
 
 
 class Results:
@@ -73,8 +108,11 @@ class Results:
 
 
 def pytest_configure(config):
-    if config.getoption("--results"):
-        config.pluginmanager.register(Results(config.getoption("--results")))
+    results, claims = config.getoption("--results"), config.getoption("--claims")
+    if results:
+        config.pluginmanager.register(Results(results))
+    if claims:
+        config.pluginmanager.register(Claims(claims, process=results))
     config.addinivalue_line("markers", "watchdog(seconds): a limit other than 120 s")
     config.addinivalue_line("markers", "ours_only: a promise that Mooncake does not make")
 

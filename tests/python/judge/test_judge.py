@@ -235,6 +235,23 @@ def test_a_crash_of_the_interpreter_is_a_defect_and_the_others_run(judge_python)
     assert output.count("DEFECT") == 1
 
 
+def test_two_processes_divide_the_files_of_python_tests(judge_python, repository, tmp_path):
+    meets_the_other = f"""
+folder = pathlib.Path({str(tmp_path)!r})
+@pytest.mark.watchdog(5)
+def test_runs_beside_the_other_file():
+    other = {{"test_some": "test_more", "test_more": "test_some"}}[__name__]
+    with open(folder / __name__, "x"): pass
+    while not (folder / other).exists(): time.sleep(0.01)
+def test_that_is_the_last_of_the_file(): pass
+"""
+    more = repository / "tests" / "python" / "test_more.py"
+    more.parent.mkdir(exist_ok=True)
+    more.write_text("import pathlib, time, pytest\n" + meets_the_other)
+    status, output = judge_python(meets_the_other)
+    assert status == 0 and "4 passed, 0 failed" in output and "UNSTABLE" not in output, output
+
+
 def test_a_python_test_that_fails_three_times_and_a_broken_file_are_defects(judge_python):
     status, output = judge_python("def test_bad(): assert 1 == 2\n")
     assert status == 1 and "test_bad: failed 3 times" in output and "assert 1 == 2" in output
