@@ -287,13 +287,12 @@ void FabricTransport::serve() {
 
 // Sets the time at which providers must be called although no descriptor says so.
 void FabricTransport::fall_asleep() {
-  wake_ns_ = serving_wake_ns_;
-  if (now_ns_ < busy_ns_ + kBusyNs) {
+  if (now_ns_ < busy_ns_ + kBusyNs || (has_fds_ && !backend_.lanes().may_sleep())) {
     wake_ns_ = 0;
   } else if (!has_fds_ && backend_.lanes().is_busy()) {
-    wake_ns_ = std::min(wake_ns_, now_ns_ + kAttentiveNs);
-  } else if (has_fds_ && !backend_.lanes().may_sleep()) {
-    wake_ns_ = 0;
+    wake_ns_ = std::min(serving_wake_ns_, now_ns_ + kAttentiveNs);
+  } else {
+    wake_ns_ = serving_wake_ns_;
   }
 }
 
