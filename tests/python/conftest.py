@@ -64,6 +64,8 @@ class Claims:
             # Fixtures that the next test also uses stay open.
             following = next(items, None)
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:  # --exitfirst, --maxfail
+                raise session.Failed(session.shouldfail)
             item = following
         return True
 

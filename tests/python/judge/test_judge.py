@@ -235,14 +235,15 @@ def test_a_crash_of_the_interpreter_is_a_defect_and_the_others_run(judge_python)
     assert output.count("DEFECT") == 1
 
 
-def test_two_processes_divide_the_files_of_python_tests(judge_python, repository, tmp_path):
+def test_processes_divide_the_files_of_python_tests(judge_python, repository, tmp_path):
     meets_the_other = f"""
 folder = pathlib.Path({str(tmp_path)!r})
 @pytest.mark.watchdog(5)
 def test_runs_beside_the_other_file():
     other = {{"test_some": "test_more", "test_more": "test_some"}}[__name__]
     with open(folder / __name__, "x"): pass
-    while not (folder / other).exists(): time.sleep(0.01)
+    while not (folder / other).exists():
+        time.sleep(0.01)  # no event tells of another process's file; the watchdog limits the wait
 def test_that_is_the_last_of_the_file(): pass
 """
     more = repository / "tests" / "python" / "test_more.py"
