@@ -97,7 +97,7 @@ std::uint64_t ClusterNode::hash_seed(std::string_view name_space) const {
 Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) {
   auto book = VersionBook::open(std::move(kept), tenant->store->index().header().max_entries);
   if (!book) return book.error();
-  auto made = std::make_unique<ClusterTenant>(tenant, hasher_, clock_, std::move(*book));
+  auto made = std::make_unique<ClusterTenant>(tenant, hasher_, clock_, std::move(*book), this);
   transport::RegionSpec spec;
   spec.data = tenant->store->pool().data();
   spec.size_bytes = tenant->store->pool().max_bytes();
@@ -107,12 +107,17 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
-  // The master does not tell a node which objects the node's put replaced.
-  made->on_put = [this](const metadata::PublishItem& put) { fetcher_->put_here(put); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};
 }
+
+void ClusterNode::on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) {
+  walks_.arrived(tenant, entry, is_put);
+}
+
+// The master does not tell a node which objects the node's put replaced.
+void ClusterNode::on_put(const metadata::PublishItem& put) { fetcher_->put_here(put); }
 
 void ClusterNode::tell_backed() {
   for (const auto& tenant : tenants_) {

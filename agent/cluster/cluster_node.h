@@ -44,7 +44,7 @@ struct ClusterIdentity {
   StripeRules stripes;
 };
 
-class ClusterNode : public Cluster {
+class ClusterNode : public Cluster, public ArrivalListener {
  public:
   ClusterNode(const ClusterIdentity& identity);
   ~ClusterNode() override;
@@ -103,6 +103,8 @@ class ClusterNode : public Cluster {
   void drop_matching(ClusterTenant& tenant, const metadata::wire::Match& match,
                      IndexWalks::Partition partition,
                      MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
+  void on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) override;
+  void on_put(const metadata::PublishItem& put) override;
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
   void tell_leases();

@@ -32,11 +32,13 @@ ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id) {
 }
 
 ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
-                             VersionClock& clock, std::unique_ptr<VersionBook> book)
+                             VersionClock& clock, std::unique_ptr<VersionBook> book,
+                             ArrivalListener* listener)
     : tenant_(std::move(tenant)),
       hasher_(hasher),
       clock_(clock),
       book_(std::move(book)),
+      listener_(listener),
       id_(hasher.hash(tenant_->name, {}).lo | 1) {
   ObjectIndex& index = store().index();
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
@@ -151,7 +153,7 @@ void ClusterTenant::drop(std::uint32_t entry) {
 void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   VersionBook::Row row;
   const bool copy = expected_version_ != 0;
-  if (on_arrival) on_arrival(entry, !copy);
+  if (listener_ != nullptr) listener_->on_arrival(*this, entry, !copy);
   if (const auto stripe = parse_stripe_key(order.key)) {
     row.version = stripe->put;
     row.unannounced = VersionBook::Unannounced::kStripe;
@@ -178,13 +180,13 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   Change change{item_of(entry), entry};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
-  if (on_put) on_put(change.item);
+  if (listener_ != nullptr) listener_->on_put(change.item);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
   book_->write(to, book_->row(from));
   if (const auto stripe = parse_stripe_key(store().index().key_of(to))) stripes_.came(*stripe, to);
-  if (on_arrival) on_arrival(to, false);
+  if (listener_ != nullptr) listener_->on_arrival(*this, to, false);
 }
 
 void ClusterTenant::on_gone(std::uint32_t entry) {

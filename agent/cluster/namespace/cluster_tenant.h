@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,10 +60,21 @@ struct Change {
   std::uint32_t entry = 0;  // of the object; unused for kDropped and for stripes
 };
 
+// Hears of the objects that appear on this host.
+class ArrivalListener {
+ public:
+  virtual ~ArrivalListener() = default;
+  // An entry became live by a put, a copy or a move.
+  virtual void on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) = 0;
+  // A client of this host has put an object. Stripes are no objects.
+  virtual void on_put(const metadata::PublishItem& put) = 0;
+};
+
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
  public:
   ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
-                VersionClock& clock, std::unique_ptr<VersionBook> book);
+                VersionClock& clock, std::unique_ptr<VersionBook> book,
+                ArrivalListener* listener = nullptr);
 
   const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
   ObjectStore& store() const { return *tenant_->store; }
@@ -112,11 +122,6 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // The pool's counters when the transport was last told of the pool's memory.
   std::uint64_t told_size_changes = UINT64_MAX;  // not told yet
   std::uint64_t told_losses = 0;
-  // Called for each put on this host.
-  std::function<void(const metadata::PublishItem& put)> on_put;
-  // Called for each entry that becomes live here by a put, a copy or a move. Empty: no walk is
-  // under way.
-  std::function<void(std::uint32_t entry, bool is_put)> on_arrival;
 
   void on_live(std::uint32_t entry, const PutOrder& order) override;
   void on_moved(std::uint32_t from, std::uint32_t to) override;
@@ -134,6 +139,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   const metadata::KeyHasher& hasher_;
   VersionClock& clock_;
   std::unique_ptr<VersionBook> book_;
+  ArrivalListener* const listener_;  // may be null
   std::uint64_t id_;
   std::uint64_t expected_version_ = 0;
   std::vector<Change> changes_;

@@ -249,9 +249,7 @@ class IndexWalks::RegexRemoval final : public Removal {
 
 IndexWalks::IndexWalks() = default;
 
-IndexWalks::~IndexWalks() {
-  for (const auto& walk : walks_) walk->tenant().on_arrival = nullptr;
-}
+IndexWalks::~IndexWalks() = default;
 
 template <typename Answer>
 bool IndexWalks::admit(const Reply<Answer>& reply) const {
@@ -263,25 +261,18 @@ bool IndexWalks::admit(const Reply<Answer>& reply) const {
 void IndexWalks::list(ClusterTenant& tenant, const wire::Match& match, Partition partition,
                       Reply<wire::ListAnswer> reply) {
   if (!admit(reply)) return;
-  begin(std::make_unique<Listing>(tenant, match, partition, std::move(reply)));
+  walks_.push_back(std::make_unique<Listing>(tenant, match, partition, std::move(reply)));
 }
 
 void IndexWalks::remove(ClusterTenant& tenant, const wire::Match& match, Partition partition,
                         Reply<wire::RemoveMatchingAnswer> reply) {
   if (!admit(reply)) return;
   if (match.kind == wire::Match::Kind::kRegex) {
-    begin(std::make_unique<RegexRemoval>(tenant, match, partition, std::move(reply), matcher_));
+    walks_.push_back(
+        std::make_unique<RegexRemoval>(tenant, match, partition, std::move(reply), matcher_));
   } else {
-    begin(std::make_unique<Removal>(tenant, match, partition, std::move(reply)));
+    walks_.push_back(std::make_unique<Removal>(tenant, match, partition, std::move(reply)));
   }
-}
-
-void IndexWalks::begin(std::unique_ptr<Walk> walk) {
-  ClusterTenant& tenant = walk->tenant();
-  tenant.on_arrival = [this, &tenant](std::uint32_t entry, bool is_put) {
-    arrived(tenant, entry, is_put);
-  };
-  walks_.push_back(std::move(walk));
 }
 
 void IndexWalks::arrived(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) {
@@ -293,9 +284,6 @@ void IndexWalks::arrived(const ClusterTenant& tenant, std::uint32_t entry, bool 
 void IndexWalks::end_first() {
   const std::unique_ptr<Walk> walk = std::move(walks_.front());
   walks_.pop_front();
-  ClusterTenant& tenant = walk->tenant();
-  const auto same = [&](const auto& other) { return &other->tenant() == &tenant; };
-  if (std::ranges::none_of(walks_, same)) tenant.on_arrival = nullptr;
   walk->finish();
 }
 

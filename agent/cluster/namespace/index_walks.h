@@ -52,6 +52,8 @@ class IndexWalks {
             Reply<metadata::wire::ListAnswer> reply);
   void remove(ClusterTenant& tenant, const metadata::wire::Match& match, Partition partition,
               Reply<metadata::wire::RemoveMatchingAnswer> reply);
+  // An entry became live (ArrivalListener).
+  void arrived(const ClusterTenant& tenant, std::uint32_t entry, bool is_put);
   // The namespace ends. All walks over the namespace answer with the keys found so far.
   void forget(ClusterTenant& tenant);
 
@@ -67,9 +69,7 @@ class IndexWalks {
 
   template <typename Answer>
   bool admit(const Reply<Answer>& reply) const;
-  void begin(std::unique_ptr<Walk> walk);
   void end_first();
-  void arrived(const ClusterTenant& tenant, std::uint32_t entry, bool is_put);
 
   KeyMatcher matcher_;
   std::deque<std::unique_ptr<Walk>> walks_;  // the front has the next turn
