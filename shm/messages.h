@@ -202,7 +202,7 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 32);
 
-struct Hello {
+struct ClientHello {
   ControlHeader header;
   std::uint32_t layout_version = kLayoutVersion;
   std::uint32_t channel_count = 0;

@@ -60,14 +60,14 @@ class Dialer {
 };
 
 namespace tcp {
-class Session;
+class TlsSession;
 }
 
 struct Link {
   Fd socket;
-  std::shared_ptr<tcp::Session> tls;  // over the socket; null: plain. Only tcp uses TLS
-  bool accepted = false;              // the other side dialed and asks; this side serves
-  std::uint64_t peer = 0;             // PeerId, if this side dialed
+  std::shared_ptr<tcp::TlsSession> tls;  // over the socket; null: plain. Only tcp uses TLS
+  bool accepted = false;                 // the other side dialed and asks; this side serves
+  std::uint64_t peer = 0;                // PeerId, if this side dialed
   std::uint32_t lane = 0;
   LaneRole role = LaneRole::kBulk;
   LinkProtocol protocol = LinkProtocol::kTcp;

@@ -269,7 +269,7 @@ void Control::on_hello(Connection& connection, const std::vector<std::byte>& byt
     answer(fd, shm::ControlType::kAnswer, status);
     close_connection(fd);
   };
-  const auto hello = shm::decode_control<shm::Hello>(bytes, shm::ControlType::kHello);
+  const auto hello = shm::decode_control<shm::ClientHello>(bytes, shm::ControlType::kHello);
   if (!hello || hello->layout_version != shm::kLayoutVersion) {
     refuse({MC_VERSION_MISMATCH, "libmc and agent differ: the agent has layout version " +
                                      std::to_string(shm::kLayoutVersion) + ", libmc " +
@@ -317,7 +317,7 @@ void Control::log_refusal(const PeerCredentials& peer, const Status& status) {
                peer.uid, status.to_string(), std::exchange(refusals_unlogged_, 0));
 }
 
-Result<Session*> Control::begin_session(const Connection& connection, const shm::Hello& hello,
+Result<Session*> Control::begin_session(const Connection& connection, const shm::ClientHello& hello,
                                         const std::string& name, const std::string& label) {
   const std::shared_ptr<Tenant> tenant = namespaces_.find(name);
   if (!tenant) {
@@ -339,8 +339,9 @@ Result<Session*> Control::begin_session(const Connection& connection, const shm:
                          label);
 }
 
-Result<Session*> Control::resume_session(const Connection& connection, const shm::Hello& hello,
-                                         const std::string& tenant, const std::string& label) {
+Result<Session*> Control::resume_session(const Connection& connection,
+                                         const shm::ClientHello& hello, const std::string& tenant,
+                                         const std::string& label) {
   Session* const session = sessions_.find(hello.resume_session);
   if (session == nullptr || session->secret != hello.resume_secret ||
       session->uid != connection.peer.uid || session->tenant->name != tenant) {

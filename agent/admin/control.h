@@ -64,9 +64,9 @@ class Control {
   void close_connection(int fd);
   void on_message(int fd);
   void on_hello(Connection& connection, const std::vector<std::byte>& bytes);
-  Result<Session*> begin_session(const Connection& connection, const shm::Hello& hello,
+  Result<Session*> begin_session(const Connection& connection, const shm::ClientHello& hello,
                                  const std::string& tenant, const std::string& label);
-  Result<Session*> resume_session(const Connection& connection, const shm::Hello& hello,
+  Result<Session*> resume_session(const Connection& connection, const shm::ClientHello& hello,
                                   const std::string& tenant, const std::string& label);
   void log_refusal(const PeerCredentials& peer, const Status& status);
   void on_open_channel(const Connection& connection, std::uint64_t number);

@@ -45,7 +45,7 @@ bool Clearing::clear(std::uint64_t bytes, PoolExtents& extents) {
   if (!active()) return false;
   if (place_.held.bytes() == wanted_bytes) {
     extents = place_.held;
-    place_ = Place{};
+    place_ = ClearedMemory{};
     return true;
   }
   // Large neighbours leave room at once, and other clients may have given something back.
@@ -63,7 +63,7 @@ void Clearing::tick() {
 void Clearing::give_up(bool until_tick) {
   for (std::uint32_t i = 0; i < place_.held.count; ++i) pool_.free(place_.held.at[i]);
   const bool asked = place_.asked;
-  place_ = Place{};
+  place_ = ClearedMemory{};
   place_.asked = asked;
   useless_ = until_tick;
 }

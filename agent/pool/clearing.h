@@ -65,7 +65,7 @@ class Clearing {
       return bytes == 0 ? 2.0 : static_cast<double>(used_bytes) / static_cast<double>(bytes);
     }
   };
-  struct Place {
+  struct ClearedMemory {
     std::uint64_t wanted_bytes = 0;   // whole granules; 0: none
     PoolExtents held;                 // the last piece grows
     std::vector<std::uint64_t> pins;  // of readers, at the start of the piece; sorted
@@ -93,7 +93,7 @@ class Clearing {
   Evictor& evictor_;
   Mover& mover_;
   StoreCounters& counters_;
-  Place place_;
+  ClearedMemory place_;
   bool useless_ = false;  // until the next tick
   std::uint64_t turn_ = 1;
   std::uint64_t step_turn_ = 0;  // turn of the last step

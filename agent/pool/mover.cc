@@ -75,8 +75,8 @@ void Mover::free(const PoolExtents& extents) {
 // Copies the object's bytes from begin to end.
 void Mover::copy_bytes(const PoolExtents& from, const PoolExtents& to, std::uint64_t begin,
                        std::uint64_t end) {
-  struct Place {
-    explicit Place(const PoolExtents& of) : extents(of) {}
+  struct ExtentCursor {
+    explicit ExtentCursor(const PoolExtents& of) : extents(of) {}
     // Moves on by this many bytes; never over the end of more than the current extent.
     void pass(std::uint64_t bytes) {
       at += bytes;
@@ -96,7 +96,7 @@ void Mover::copy_bytes(const PoolExtents& from, const PoolExtents& to, std::uint
     std::uint32_t number = 0;
     std::uint64_t at = 0;
   };
-  Place in(from), out(to);
+  ExtentCursor in(from), out(to);
   in.skip(begin);
   out.skip(begin);
   while (begin < end) {

@@ -6,7 +6,7 @@
 
 namespace mc::metadata::rpc {
 
-KeyProof::KeyProof(const Hello& own, ClusterKey key, bool dialer, bool full, bool same_role)
+KeyProof::KeyProof(const ClusterHello& own, ClusterKey key, bool dialer, bool full, bool same_role)
     : own_(own), key_(std::move(key)), dialer_(dialer), full_(full), same_role_(same_role) {
   own_.keyed = key_.given();
   own_.nonce = make_nonce();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state machine of one proof of the cluster key (hello.h draws the messages). It
+// The state machine of one proof of the cluster key (cluster_hello.h draws the messages). It
 //   does no I/O: the owner sends output(), reads wanted() bytes and passes the bytes to take().
 //   Masters' ports and lanes of the data network use the same machine.
 //
@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "libmc/auth/hello.h"
+#include "libmc/auth/cluster_hello.h"
 
 namespace mc::metadata::rpc {
 
@@ -22,7 +22,7 @@ class KeyProof {
  public:
   // own: without a nonce. full: this listener has no free link, and says so to a peer that has the
   // key. same_role: a listener accepts only peers of its own role.
-  KeyProof(const Hello& own, ClusterKey key, bool dialer, bool full = false,
+  KeyProof(const ClusterHello& own, ClusterKey key, bool dialer, bool full = false,
            bool same_role = false);
 
   // Binds the proof to a TLS session. REQUIRES: before the hellos are exchanged.
@@ -38,7 +38,7 @@ class KeyProof {
   // The proof is complete, or has failed, once output() is sent and wanted() is 0. A listener sends
   // its refusal before it reports the failure.
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] const Hello& peer() const { return peer_; }
+  [[nodiscard]] const ClusterHello& peer() const { return peer_; }
 
  private:
   enum class Step : std::uint8_t { kHello, kProof, kAdmission, kEnd };
@@ -53,8 +53,8 @@ class KeyProof {
   void take_admission(std::string_view bytes);
   [[nodiscard]] std::string text(bool of_dialer) const;
 
-  Hello own_;
-  Hello peer_;
+  ClusterHello own_;
+  ClusterHello peer_;
   const ClusterKey key_;
   const bool dialer_;
   const bool full_;

@@ -159,7 +159,7 @@ void Client::return_channel(Channel* channel) {
   return use;
 }
 
-Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
+Status Client::open_channel(AgentLink& link, std::uint32_t number, std::uint64_t deadline_ns) {
   const MutexLock lock(control_mutex_);
   const std::uint64_t now = now_ns();
   const std::uint64_t wait_ns = std::clamp<std::uint64_t>(deadline_ns > now ? deadline_ns - now : 0,

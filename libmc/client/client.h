@@ -91,7 +91,7 @@ class Client {
   // at the queue now and then: an agent may go away or come back without ringing the bell.
   void add_queue(CompletionQueue* queue);
   void forget_queue(CompletionQueue* queue);
-  Status open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns);
+  Status open_channel(AgentLink& link, std::uint32_t number, std::uint64_t deadline_ns);
 
   // The session memory, of this or an earlier connection, that contains a pin slot; null if none
   // does.

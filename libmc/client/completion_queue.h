@@ -108,7 +108,7 @@ class CompletionQueue {
   Mutex mutex_;
   Channel* channel_ MC_GUARDED_BY(mutex_) = nullptr;
   std::uint64_t watched_generation_ MC_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<Link> watched_link_ MC_GUARDED_BY(mutex_);
+  std::shared_ptr<AgentLink> watched_link_ MC_GUARDED_BY(mutex_);
   Fd event_;  // signalled for completions that need no agent
   Fd epoll_;  // event_ and the client's eventfd; edge-triggered: queues share the eventfd
   std::list<Operation> operations_ MC_GUARDED_BY(mutex_);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "libmc/base/clock.h"
-#include "metadata/rpc/link.h"
+#include "metadata/rpc/rpc_link.h"
 #include "metadata/wire/codec.h"
 #include "metadata/wire/method.h"
 

@@ -17,13 +17,13 @@
 #include <string>
 
 #include "metadata/membership/node.h"
-#include "metadata/rpc/link.h"
+#include "metadata/rpc/rpc_link.h"
 
 namespace mc::metadata {
 
 class Fanout {
  public:
-  using LinkOf = std::function<std::shared_ptr<rpc::Link>(NodeId)>;
+  using LinkOf = std::function<std::shared_ptr<rpc::RpcLink>(NodeId)>;
   using Take = std::function<void(NodeId, std::string_view body)>;
   using Finish = std::function<void(std::uint32_t unconfirmed)>;
 

@@ -137,7 +137,7 @@ LeaderState::LeaderState(const MasterOptions& options, const Term& term, Outside
   note_removals();
 }
 
-std::shared_ptr<rpc::Link> LeaderState::link_of(NodeId node) const {
+std::shared_ptr<rpc::RpcLink> LeaderState::link_of(NodeId node) const {
   const auto found = links_.find(node);
   const auto link = found == links_.end() ? nullptr : found->second.lock();
   return link != nullptr && link->open() ? link : nullptr;
@@ -319,16 +319,16 @@ void LeaderState::catch_all_up() {
   for (const NodeId node : nodes) catch_up(node);
 }
 
-void LeaderState::on_cancel(rpc::Link& link, std::uint32_t id) {
+void LeaderState::on_cancel(rpc::RpcLink& link, std::uint32_t id) {
   waiting_.remove_if(
       [&](const Waiting& each) { return each.id == id && each.link.lock().get() == &link; });
 }
 
-void LeaderState::attended(const rpc::Link& link, std::uint64_t heard) {
+void LeaderState::attended(const rpc::RpcLink& link, std::uint64_t heard) {
   if (heard != 0 && heard < epoch_) of_earlier_leaders_.insert(&link);
 }
 
-void LeaderState::on_closed(rpc::Link& link) {
+void LeaderState::on_closed(rpc::RpcLink& link) {
   if (of_earlier_leaders_.erase(&link) > 0) recover_until_ns_ = last_promise_ns_;
   const auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker == nullptr || speaker->joined_to != this) return;
@@ -343,13 +343,13 @@ void LeaderState::on_closed(rpc::Link& link) {
 // A function for each method. Each answers, now or later.
 
 template <typename Message>
-void LeaderState::answer(rpc::Link& link, std::uint32_t id, const Message& message) {
+void LeaderState::answer(rpc::RpcLink& link, std::uint32_t id, const Message& message) {
   std::string body;
   wire::encode(message, body);
   link.answer(id, 0, std::move(body), epoch_);
 }
 
-void LeaderState::refuse(rpc::Link& link, std::uint32_t id, std::uint16_t status,
+void LeaderState::refuse(rpc::RpcLink& link, std::uint32_t id, std::uint16_t status,
                          std::string text) {
   std::string body;
   wire::encode(wire::Refusal{std::move(text), {}}, body);
@@ -357,7 +357,7 @@ void LeaderState::refuse(rpc::Link& link, std::uint32_t id, std::uint16_t status
 }
 
 template <typename Message, typename Handle>
-void LeaderState::decoded(rpc::Link& link, const rpc::Request& request, Message& message,
+void LeaderState::decoded(rpc::RpcLink& link, const rpc::Request& request, Message& message,
                           Handle handle) {
   const Status status = wire::decode(request.body, message);
   if (status.ok()) {
@@ -367,11 +367,12 @@ void LeaderState::decoded(rpc::Link& link, const rpc::Request& request, Message&
   }
 }
 
-void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::uint64_t now_ns) {
+void LeaderState::on_request(rpc::RpcLink& link, const rpc::Request& request,
+                             std::uint64_t now_ns) {
   now_ns_ = now_ns;
   const auto run = [&]<typename Message>(
-                       Message message,
-                       void (LeaderState::*act)(rpc::Link&, const rpc::Request&, const Message&)) {
+                       Message message, void (LeaderState::*act)(rpc::RpcLink&, const rpc::Request&,
+                                                                 const Message&)) {
     decoded(link, request, message, [&] { (this->*act)(link, request, message); });
   };
   switch (static_cast<Method>(request.method)) {
@@ -390,8 +391,8 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
       return decoded(link, request, publish_, [&] { publish(link, request); });
     case Method::kLocate:
       return decoded(link, request, locate_, [&] { locate(link, request); });
-    case Method::kPlace:
-      return run(wire::Place{}, &LeaderState::place_objects);
+    case Method::kChooseHolders:
+      return run(wire::ChooseHolders{}, &LeaderState::choose_holders);
     case Method::kRemove:
       return run(wire::Remove{}, &LeaderState::remove);
     case Method::kAwaitReplicas:
@@ -416,14 +417,15 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
 }
 
 // nullptr: the request was refused, because the link has not joined this leader.
-LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& request) {
+LeaderState::Speaker* LeaderState::speaker(rpc::RpcLink& link, const rpc::Request& request) {
   auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker != nullptr && speaker->joined_to == this) return speaker;
   refuse(link, request.id, rpc::kNotJoined, "this link has no member; join first");
   return nullptr;
 }
 
-void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor) {
+void LeaderState::join(rpc::RpcLink& link, const rpc::Request& request,
+                       const Descriptor& descriptor) {
   const std::uint64_t admitted_ns =
       last_leader_.admits_at(descriptor.node, descriptor.incarnation, recover_until_ns_, now_ns_);
   if (now_ns_ < admitted_ns) {
@@ -466,7 +468,7 @@ void LeaderState::join(rpc::Link& link, const rpc::Request& request, const Descr
   catch_up(descriptor.node);
 }
 
-void LeaderState::heartbeat(rpc::Link& link, const rpc::Request& request,
+void LeaderState::heartbeat(rpc::RpcLink& link, const rpc::Request& request,
                             const wire::Heartbeat& beat) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
@@ -515,7 +517,7 @@ void LeaderState::tell_changes(std::uint64_t known_version, wire::HeartbeatReply
   }
 }
 
-void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
+void LeaderState::leave(rpc::RpcLink& link, const rpc::Request& request) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
   Membership::Events events;
@@ -526,7 +528,8 @@ void LeaderState::leave(rpc::Link& link, const rpc::Request& request) {
   link.answer(request.id, 0, {}, epoch_);
 }
 
-void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wire::Report& report) {
+void LeaderState::report(rpc::RpcLink& link, const rpc::Request& request,
+                         const wire::Report& report) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
   reports_.heard(who->node, awake_ns());
@@ -558,7 +561,7 @@ bool LeaderState::must_forget(const Speaker& who) {
   return late != catching_up_.end() && publish_.removals_seen < late->second.removal;
 }
 
-void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
+void LeaderState::publish(rpc::RpcLink& link, const rpc::Request& request) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
   reports_.heard(who->node, awake_ns());
@@ -603,7 +606,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
 
 // Answers after no reader can read a version that the batch has replaced. A holder without a link drops
 // the version after the next join, or is gone.
-void LeaderState::answer_in_time(rpc::Link& link, const rpc::Request& request,
+void LeaderState::answer_in_time(rpc::RpcLink& link, const rpc::Request& request,
                                  wire::PublishAnswer result) {
   const auto say = [this, weak = link.weak_from_this(), id = request.id,
                     result = std::move(result)] {
@@ -641,7 +644,7 @@ void LeaderState::wait_for_open_drops() {
   }
 }
 
-void LeaderState::locate(rpc::Link& link, const rpc::Request& request) {
+void LeaderState::locate(rpc::RpcLink& link, const rpc::Request& request) {
   if (locate_.wait_ms > 0 && recovering(now_ns_) && waiting_.size() < kMaxWaiting) {
     directory_.locate(locate_.keys, locate_answer_);
     if (!std::ranges::all_of(locate_answer_.keys, &Located::whole)) {
@@ -653,7 +656,7 @@ void LeaderState::locate(rpc::Link& link, const rpc::Request& request) {
   answer_locate(link, request.id, locate_);
 }
 
-void LeaderState::answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate& request) {
+void LeaderState::answer_locate(rpc::RpcLink& link, std::uint32_t id, const wire::Locate& request) {
   directory_.locate(request.keys, locate_answer_);
   located_ += request.keys.size();
   const auto found = std::ranges::count(locate_answer_.keys, Lookup::kFound, &Located::state);
@@ -681,14 +684,14 @@ void LeaderState::answer_locate(rpc::Link& link, std::uint32_t id, const wire::L
   answer(link, id, locate_answer_);
 }
 
-void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
-                                const wire::Place& wanted) {
-  wire::PlaceAnswer result;
+void LeaderState::choose_holders(rpc::RpcLink& link, const rpc::Request& request,
+                                 const wire::ChooseHolders& wanted) {
+  wire::ChooseHoldersAnswer result;
   std::vector<KeyHash> keys;
-  for (const wire::PlaceItem& item : wanted.items) keys.push_back(item.key);
+  for (const wire::ChooseItem& item : wanted.items) keys.push_back(item.key);
   directory_.locate(keys, locate_answer_);
   for (std::size_t i = 0; i < wanted.items.size(); ++i) {
-    const wire::PlaceItem& item = wanted.items[i];
+    const wire::ChooseItem& item = wanted.items[i];
     result.nodes.push_back(place({.key = item.key,
                                   .bytes = item.bytes,
                                   .replicas = item.replicas,
@@ -704,7 +707,8 @@ void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
   answer(link, request.id, result);
 }
 
-void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted) {
+void LeaderState::remove(rpc::RpcLink& link, const rpc::Request& request,
+                         const wire::Remove& wanted) {
   if (drops_.full())
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
   const bool unsure = recovering(now_ns_);
@@ -737,7 +741,7 @@ void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wir
                 });
 }
 
-void LeaderState::await_replicas(rpc::Link& link, const rpc::Request& request,
+void LeaderState::await_replicas(rpc::RpcLink& link, const rpc::Request& request,
                                  const wire::AwaitReplicas& wanted) {
   if (!awaited_.has_room(wanted.keys.size())) {
     return refuse(link, request.id, MC_BUSY, "too many puts wait for replicas; try again later");
@@ -758,7 +762,7 @@ std::map<NodeId, std::string> LeaderState::to_all(const std::string& body) const
   return bodies;
 }
 
-void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
+void LeaderState::remove_matching(rpc::RpcLink& link, const rpc::Request& request,
                                   const wire::Match& match) {
   if (fanout_.full())
     return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
@@ -815,7 +819,7 @@ void LeaderState::tell_the_late() {
   }
 }
 
-void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire::Match& match) {
+void LeaderState::list(rpc::RpcLink& link, const rpc::Request& request, const wire::Match& match) {
   if (fanout_.full())
     return refuse(link, request.id, MC_BUSY, "too many listings are running; try again later");
   if (match.limit == 0) {
@@ -912,7 +916,8 @@ wire::StatsAnswer LeaderState::stats() const {
   return result;
 }
 
-void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted) {
+void LeaderState::drain(rpc::RpcLink& link, const rpc::Request& request,
+                        const wire::Drain& wanted) {
   if (wanted.dead) return give_up(link, request, wanted.node);
   if (membership_.find(wanted.node) == nullptr) {
     return refuse(link, request.id, MC_NOT_FOUND,
@@ -930,7 +935,7 @@ void LeaderState::drain(rpc::Link& link, const rpc::Request& request, const wire
                            progress.done, progress.copied_bytes});
 }
 
-void LeaderState::give_up(rpc::Link& link, const rpc::Request& request, NodeId node) {
+void LeaderState::give_up(rpc::RpcLink& link, const rpc::Request& request, NodeId node) {
   if (membership_.find(node) != nullptr) {
     return refuse(link, request.id, MC_INVALID_ARGUMENT,
                   "node " + std::to_string(node) + " is not down; stop its agent first");
@@ -956,7 +961,7 @@ void LeaderState::give_up(NodeId node) {
   note_removals();
 }
 
-void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
+void LeaderState::relocate(rpc::RpcLink& link, const rpc::Request& request,
                            const wire::Relocate& wanted) {
   const auto begun = copies_.relocate(wanted, now_ns_);
   if (!begun) {
@@ -972,7 +977,7 @@ void LeaderState::relocate(rpc::Link& link, const rpc::Request& request,
   answer(link, request.id, wire::RelocationId{epoch_, *begun});
 }
 
-void LeaderState::relocation(rpc::Link& link, const rpc::Request& request,
+void LeaderState::relocation(rpc::RpcLink& link, const rpc::Request& request,
                              const wire::RelocationId& id) {
   const Relocation* const task = id.epoch == epoch_ ? copies_.relocation(id.number) : nullptr;
   if (task == nullptr) {

@@ -47,7 +47,7 @@
 #include "metadata/membership/membership.h"
 #include "metadata/placement/awaited_replicas.h"
 #include "metadata/placement/placement.h"
-#include "metadata/rpc/link.h"
+#include "metadata/rpc/rpc_link.h"
 #include "metadata/wire/messages.h"
 #include "metadata/wire/method.h"
 
@@ -66,10 +66,10 @@ class LeaderState {
               std::uint64_t now_ns);
 
   // A link attends this leader and has heard of that epoch; 0: of none.
-  void attended(const rpc::Link& link, std::uint64_t heard);
-  void on_request(rpc::Link& link, const rpc::Request& request, std::uint64_t now_ns);
-  void on_cancel(rpc::Link& link, std::uint32_t id);
-  void on_closed(rpc::Link& link);
+  void attended(const rpc::RpcLink& link, std::uint64_t heard);
+  void on_request(rpc::RpcLink& link, const rpc::Request& request, std::uint64_t now_ns);
+  void on_cancel(rpc::RpcLink& link, std::uint32_t id);
+  void on_closed(rpc::RpcLink& link);
   void tick(std::uint64_t now_ns);
 
   // The promises of members let this leader go on without the cluster store.
@@ -87,14 +87,14 @@ class LeaderState {
  private:
   using Act = std::function<void()>;
 
-  // The agent that a link speaks for. Stored in Link::attachment.
+  // The agent that a link speaks for. Stored in RpcLink::attachment.
   struct Speaker {
     NodeId node = kNoNode;
     Incarnation incarnation = 0;
     const LeaderState* joined_to = nullptr;
   };
   struct Waiting {  // a locate that waits for the end of the recovery
-    std::weak_ptr<rpc::Link> link;
+    std::weak_ptr<rpc::RpcLink> link;
     std::uint32_t id = 0;
     std::uint64_t deadline_ns = 0;
     wire::Locate request;
@@ -102,7 +102,7 @@ class LeaderState {
   // A member that has not carried out all removals by pattern. The master sends a few at a time and
   // answers the beginning of the report after the last one, so the report names no removed object.
   struct CatchUp {
-    std::weak_ptr<rpc::Link> link;
+    std::weak_ptr<rpc::RpcLink> link;
     // the member had heard of lower numbers only when it joined; 0: it never left
     std::uint64_t removal = 0;
     std::set<std::uint64_t> asked;
@@ -111,30 +111,31 @@ class LeaderState {
 
   // A function for each method. Each answers, now or later.
   template <typename Message, typename Handle>
-  void decoded(rpc::Link& link, const rpc::Request& request, Message& message, Handle handle);
-  void join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor);
+  void decoded(rpc::RpcLink& link, const rpc::Request& request, Message& message, Handle handle);
+  void join(rpc::RpcLink& link, const rpc::Request& request, const Descriptor& descriptor);
   void tell_changes(std::uint64_t known_version, wire::HeartbeatReply& reply) const;
-  void heartbeat(rpc::Link& link, const rpc::Request& request, const wire::Heartbeat& beat);
-  void leave(rpc::Link& link, const rpc::Request& request);
-  void report(rpc::Link& link, const rpc::Request& request, const wire::Report& report);
-  void publish(rpc::Link& link, const rpc::Request& request);
-  void locate(rpc::Link& link, const rpc::Request& request);
-  void place_objects(rpc::Link& link, const rpc::Request& request, const wire::Place& wanted);
-  void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
-  void await_replicas(rpc::Link& link, const rpc::Request& request,
+  void heartbeat(rpc::RpcLink& link, const rpc::Request& request, const wire::Heartbeat& beat);
+  void leave(rpc::RpcLink& link, const rpc::Request& request);
+  void report(rpc::RpcLink& link, const rpc::Request& request, const wire::Report& report);
+  void publish(rpc::RpcLink& link, const rpc::Request& request);
+  void locate(rpc::RpcLink& link, const rpc::Request& request);
+  void choose_holders(rpc::RpcLink& link, const rpc::Request& request,
+                      const wire::ChooseHolders& wanted);
+  void remove(rpc::RpcLink& link, const rpc::Request& request, const wire::Remove& wanted);
+  void await_replicas(rpc::RpcLink& link, const rpc::Request& request,
                       const wire::AwaitReplicas& wanted);
-  void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
-  void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
-  void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
-  void give_up(rpc::Link& link, const rpc::Request& request, NodeId node);
-  void relocate(rpc::Link& link, const rpc::Request& request, const wire::Relocate& wanted);
-  void relocation(rpc::Link& link, const rpc::Request& request, const wire::RelocationId& id);
+  void remove_matching(rpc::RpcLink& link, const rpc::Request& request, const wire::Match& match);
+  void list(rpc::RpcLink& link, const rpc::Request& request, const wire::Match& match);
+  void drain(rpc::RpcLink& link, const rpc::Request& request, const wire::Drain& wanted);
+  void give_up(rpc::RpcLink& link, const rpc::Request& request, NodeId node);
+  void relocate(rpc::RpcLink& link, const rpc::Request& request, const wire::Relocate& wanted);
+  void relocation(rpc::RpcLink& link, const rpc::Request& request, const wire::RelocationId& id);
 
-  Speaker* speaker(rpc::Link& link, const rpc::Request& request);
-  void answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate& request);
+  Speaker* speaker(rpc::RpcLink& link, const rpc::Request& request);
+  void answer_locate(rpc::RpcLink& link, std::uint32_t id, const wire::Locate& request);
   template <typename Message>
-  void answer(rpc::Link& link, std::uint32_t id, const Message& message);
-  void refuse(rpc::Link& link, std::uint32_t id, std::uint16_t status, std::string text);
+  void answer(rpc::RpcLink& link, std::uint32_t id, const Message& message);
+  void refuse(rpc::RpcLink& link, std::uint32_t id, std::uint16_t status, std::string text);
   [[nodiscard]] std::map<NodeId, std::string> to_all(const std::string& body) const;
 
   // leader_state.cc
@@ -157,10 +158,10 @@ class LeaderState {
     return static_cast<std::uint32_t>(promises_.asked_ns() / kMs);
   }
   void wait_for_open_drops();
-  void answer_in_time(rpc::Link& link, const rpc::Request& request, wire::PublishAnswer result);
+  void answer_in_time(rpc::RpcLink& link, const rpc::Request& request, wire::PublishAnswer result);
   void when_old_leases_are_over(Act act);
   void note_removals();
-  std::shared_ptr<rpc::Link> link_of(NodeId node) const;
+  std::shared_ptr<rpc::RpcLink> link_of(NodeId node) const;
 
   const MasterOptions options_;
   const std::uint64_t epoch_;
@@ -178,8 +179,9 @@ class LeaderState {
   ReportDeadlines reports_;
   Promises promises_;
   std::map<NodeId, CatchUp> catching_up_;
-  std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
-  std::set<const rpc::Link*> of_earlier_leaders_;  // links of their members, which have not joined
+  std::map<NodeId, std::weak_ptr<rpc::RpcLink>> links_;
+  std::set<const rpc::RpcLink*>
+      of_earlier_leaders_;                 // links of their members, which have not joined
   std::map<NodeId, Descriptor> expected_;  // members of the last leader that have not joined yet
   LastLeader last_leader_;
   Absence absence_;

@@ -200,7 +200,7 @@ MasterReport Master::make_report() const {
   return report;
 }
 
-void Master::on_link(const std::shared_ptr<rpc::Link>& link) {
+void Master::on_link(const std::shared_ptr<rpc::RpcLink>& link) {
   links_[link.get()] = {link, next_link_++};
 }
 
@@ -211,19 +211,19 @@ void Master::on_refused(const Status& why, const std::string& address) {
   }
 }
 
-PartitionMaster& Master::partition_master_of(const rpc::Link& link) const {
+PartitionMaster& Master::partition_master_of(const rpc::RpcLink& link) const {
   if (partition_masters_.size() == 1) return *partition_masters_.front();
   const auto attending = links_.find(&link);
   return *partition_masters_[attending == links_.end() ? 0 : attending->second.partition];
 }
 
-void Master::refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text) {
+void Master::refuse(rpc::RpcLink& link, std::uint32_t id, mc_status status, std::string text) {
   std::string body;
   wire::encode(wire::Refusal{std::move(text), {}}, body);
   link.answer(id, static_cast<std::uint16_t>(status), std::move(body), 0);
 }
 
-void Master::attend(rpc::Link& link, const rpc::Request& request) {
+void Master::attend(rpc::RpcLink& link, const rpc::Request& request) {
   const std::size_t partitions = partition_masters_.size();
   wire::Attend wanted;
   const Status status = wire::decode(request.body, wanted);
@@ -246,7 +246,7 @@ void Master::attend(rpc::Link& link, const rpc::Request& request) {
   link.answer(request.id, 0, std::move(body), partition_master.epoch());
 }
 
-void Master::on_request(rpc::Link& link, const rpc::Request& request) {
+void Master::on_request(rpc::RpcLink& link, const rpc::Request& request) {
   const auto method = static_cast<wire::Method>(request.method);
   if (method == wire::Method::kAttend) return attend(link, request);
   if (method == wire::Method::kJoin && partition_masters_.size() > 1 && !links_[&link].said) {
@@ -257,11 +257,11 @@ void Master::on_request(rpc::Link& link, const rpc::Request& request) {
   partition_master_of(link).on_request(link, request);
 }
 
-void Master::on_cancel(rpc::Link& link, std::uint32_t id) {
+void Master::on_cancel(rpc::RpcLink& link, std::uint32_t id) {
   partition_master_of(link).on_cancel(link, id);
 }
 
-void Master::on_closed(rpc::Link& link, const Status& why) {
+void Master::on_closed(rpc::RpcLink& link, const Status& why) {
   spdlog::debug("event=link_closed node={} error=\"{}\"", link.peer().node, why.to_string());
   partition_master_of(link).on_closed(link);
   links_.erase(&link);

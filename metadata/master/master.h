@@ -55,15 +55,15 @@ class Master final : public rpc::ListenerHandler {
   // From any thread. done runs in the loop, and must not block.
   void report(std::function<void(std::shared_ptr<const MasterReport>)> done);
 
-  void on_link(const std::shared_ptr<rpc::Link>& link) override;
+  void on_link(const std::shared_ptr<rpc::RpcLink>& link) override;
   void on_refused(const Status& why, const std::string& address) override;
-  void on_request(rpc::Link& link, const rpc::Request& request) override;
-  void on_cancel(rpc::Link& link, std::uint32_t id) override;
-  void on_closed(rpc::Link& link, const Status& why) override;
+  void on_request(rpc::RpcLink& link, const rpc::Request& request) override;
+  void on_cancel(rpc::RpcLink& link, std::uint32_t id) override;
+  void on_closed(rpc::RpcLink& link, const Status& why) override;
 
  private:
   struct Attending {
-    std::shared_ptr<rpc::Link> link;
+    std::shared_ptr<rpc::RpcLink> link;
     std::uint64_t number = 0;  // in order of arrival
     std::uint32_t partition = 0;
     bool said = false;  // an Attend call named this partition
@@ -77,10 +77,10 @@ class Master final : public rpc::ListenerHandler {
   static Result<std::unique_ptr<ClusterStore>> open_store(const MasterOptions& options);
   // Creates all partition masters.
   Status sit_down();
-  void attend(rpc::Link& link, const rpc::Request& request);
+  void attend(rpc::RpcLink& link, const rpc::Request& request);
   void close_links(std::uint32_t partition);
-  PartitionMaster& partition_master_of(const rpc::Link& link) const;
-  void refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text);
+  PartitionMaster& partition_master_of(const rpc::RpcLink& link) const;
+  void refuse(rpc::RpcLink& link, std::uint32_t id, mc_status status, std::string text);
   void tick();
   [[nodiscard]] std::uint32_t link_count() const;
   [[nodiscard]] std::uint64_t refused_links() const;
@@ -95,7 +95,7 @@ class Master final : public rpc::ListenerHandler {
   boost::asio::io_context io_;
   boost::asio::steady_timer tick_;
   std::unique_ptr<rpc::Listener> listener_;  // null: create_simulated()
-  std::map<const rpc::Link*, Attending> links_;
+  std::map<const rpc::RpcLink*, Attending> links_;
   std::uint64_t next_link_ = 0;
   std::unique_ptr<Roster> roster_;  // null: there is a single partition
   MasterCounters counters_;

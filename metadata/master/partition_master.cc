@@ -49,7 +49,7 @@ bool PartitionMaster::leads() const {
   return leader_state_ != nullptr && elector_->leads(leader_state_->epoch());
 }
 
-void PartitionMaster::attended(const rpc::Link& link, std::uint64_t heard) {
+void PartitionMaster::attended(const rpc::RpcLink& link, std::uint64_t heard) {
   leader_state_->attended(link, heard);
   if (heard <= epoch()) return;
   elector_->outbid(heard);
@@ -99,7 +99,7 @@ void PartitionMaster::tick() {
   leader_state_->tick(now_ns());
 }
 
-void PartitionMaster::on_request(rpc::Link& link, const rpc::Request& request) {
+void PartitionMaster::on_request(rpc::RpcLink& link, const rpc::Request& request) {
   if (leads()) {
     leader_state_->on_request(link, request, now_ns());
     return;
@@ -109,11 +109,11 @@ void PartitionMaster::on_request(rpc::Link& link, const rpc::Request& request) {
   link.answer(request.id, rpc::kNotLeader, std::move(body), 0);
 }
 
-void PartitionMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
+void PartitionMaster::on_cancel(rpc::RpcLink& link, std::uint32_t id) {
   if (leader_state_ != nullptr) leader_state_->on_cancel(link, id);
 }
 
-void PartitionMaster::on_closed(rpc::Link& link) {
+void PartitionMaster::on_closed(rpc::RpcLink& link) {
   if (leader_state_ != nullptr) leader_state_->on_closed(link);
 }
 

@@ -50,10 +50,10 @@ class PartitionMaster {
   [[nodiscard]] const LeaderState* leader_state() const { return leader_state_.get(); }
 
   // As LeaderState::attended(). This master leads.
-  void attended(const rpc::Link& link, std::uint64_t heard);
-  void on_request(rpc::Link& link, const rpc::Request& request);
-  void on_cancel(rpc::Link& link, std::uint32_t id);
-  void on_closed(rpc::Link& link);
+  void attended(const rpc::RpcLink& link, std::uint64_t heard);
+  void on_request(rpc::RpcLink& link, const rpc::Request& request);
+  void on_cancel(rpc::RpcLink& link, std::uint32_t id);
+  void on_closed(rpc::RpcLink& link);
   void tick();
 
  private:

@@ -15,7 +15,7 @@ using boost::asio::ip::tcp;
 class Dial : public std::enable_shared_from_this<Dial> {
  public:
   Dial(boost::asio::any_io_executor executor, const DialOptions& options, std::uint64_t deadline_ns,
-       LinkHandler& handler, Dialled done)
+       RpcLinkHandler& handler, Dialled done)
       : executor_(executor),
         options_(options),
         deadline_ns_(deadline_ns),
@@ -72,16 +72,16 @@ class Dial : public std::enable_shared_from_this<Dial> {
     timer_.cancel();
     const auto transport =
         make_transport(std::move(socket_), options_.tls, true, options_.server_name);
-    std::make_shared<Handshake>(
+    std::make_shared<RpcHandshake>(
         executor_, transport, options_.own, options_.key, true, false,
-        [self = shared_from_this(), transport](Result<Hello> peer) {
+        [self = shared_from_this(), transport](Result<ClusterHello> peer) {
           if (!peer) {
             self->finish(fail(peer.error().code(),
                               self->options_.address + ": " + std::string(peer.error().text())));
             return;
           }
-          const auto link = std::make_shared<Link>(self->executor_, transport, *peer, true,
-                                                   self->options_.link, self->handler_);
+          const auto link = std::make_shared<RpcLink>(self->executor_, transport, *peer, true,
+                                                      self->options_.link, self->handler_);
           link->start();
           self->finish(link);
         })
@@ -92,7 +92,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
     finish(fail(code, "cannot reach " + options_.address + ": " + why));
   }
 
-  void finish(Result<std::shared_ptr<Link>> result) {
+  void finish(Result<std::shared_ptr<RpcLink>> result) {
     if (done_ == nullptr) return;
     const Dialled done = std::move(done_);
     done_ = nullptr;
@@ -106,7 +106,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
   boost::asio::any_io_executor executor_;
   DialOptions options_;
   const std::uint64_t deadline_ns_;
-  LinkHandler& handler_;
+  RpcLinkHandler& handler_;
   Dialled done_;
   tcp::resolver resolver_;
   tcp::socket socket_;
@@ -116,7 +116,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
 }  // namespace
 
 void dial(boost::asio::any_io_executor executor, const DialOptions& options,
-          std::uint64_t deadline_ns, LinkHandler& handler, Dialled done) {
+          std::uint64_t deadline_ns, RpcLinkHandler& handler, Dialled done) {
   std::make_shared<Dial>(executor, options, deadline_ns, handler, std::move(done))->start();
 }
 

@@ -87,9 +87,9 @@ void Listener::greet(tcp::socket socket) {
   auto transport = make_transport(std::move(socket), tls_, false, {});
   const auto place = unproven_.emplace(unproven_.end());
   const bool full = *link_count_ >= options_.max_links;
-  place->handshake = std::make_shared<Handshake>(
+  place->handshake = std::make_shared<RpcHandshake>(
       io_.get_executor(), transport, options_.own, options_.key, false, full,
-      [this, place, transport, address](Result<Hello> peer) {
+      [this, place, transport, address](Result<ClusterHello> peer) {
         unproven_.erase(place);
         if (!peer) {
           ++refused_;
@@ -98,9 +98,9 @@ void Listener::greet(tcp::socket socket) {
         }
         // The counter falls when the link is destroyed.
         ++*link_count_;
-        const std::shared_ptr<Link> link(
-            new Link(io_.get_executor(), transport, *peer, false, options_.link, handler_),
-            [count = link_count_](Link* gone) {
+        const std::shared_ptr<RpcLink> link(
+            new RpcLink(io_.get_executor(), transport, *peer, false, options_.link, handler_),
+            [count = link_count_](RpcLink* gone) {
               delete gone;
               --*count;
             });

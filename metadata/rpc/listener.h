@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "metadata/rpc/handshake.h"
-#include "metadata/rpc/link.h"
+#include "metadata/rpc/rpc_handshake.h"
+#include "metadata/rpc/rpc_link.h"
 #include "metadata/rpc/tls.h"
 
 namespace mc::metadata::rpc {
@@ -23,19 +23,19 @@ namespace mc::metadata::rpc {
 struct ListenerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
-  Hello own;
+  ClusterHello own;
   ClusterKey key;
   bool insecure = false;  // other hosts may connect without a key
   TlsOptions tls;
-  LinkOptions link;
+  RpcLinkOptions link;
   std::uint32_t max_links = 8192;
   std::uint32_t max_unproven = 64;
   std::uint64_t handshake_timeout_ns = 2'000'000'000;
 };
 
-class ListenerHandler : public LinkHandler {
+class ListenerHandler : public RpcLinkHandler {
  public:
-  virtual void on_link(const std::shared_ptr<Link>& link) = 0;
+  virtual void on_link(const std::shared_ptr<RpcLink>& link) = 0;
   virtual void on_refused(const Status& why, const std::string& address) = 0;
 };
 
@@ -55,7 +55,7 @@ class Listener {
 
  private:
   struct Unproven {
-    std::shared_ptr<Handshake> handshake;
+    std::shared_ptr<RpcHandshake> handshake;
   };
 
   Listener(boost::asio::io_context& io, const ListenerOptions& options, TlsContext tls,

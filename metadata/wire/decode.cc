@@ -198,7 +198,7 @@ Status decode(std::string_view bytes, Drain& value) {
   pb::Drain message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("Drain", kNotSuch);
   if (message.node() == kNoNode) return wrong("Drain", "no node id");
-  if (count_of(message.target_size()) > kMaxPlaceNodes) return wrong("Drain", "too many targets");
+  if (count_of(message.target_size()) > kMaxNamedNodes) return wrong("Drain", "too many targets");
   value.node = message.node();
   value.stop = message.stop();
   value.targets.assign(message.target().begin(), message.target().end());
@@ -370,18 +370,18 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, Place& value) {
-  pb::Place message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Place", kNotSuch);
-  if (!hashes_fit(message.hash_size())) return wrong("Place", "odd or too many hashes");
+Status decode(std::string_view bytes, ChooseHolders& value) {
+  pb::ChooseHolders message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("ChooseHolders", kNotSuch);
+  if (!hashes_fit(message.hash_size())) return wrong("ChooseHolders", "odd or too many hashes");
   const std::size_t count = count_of(message.hash_size()) / 2;
   if (count_of(message.object_bytes_size()) != count ||
       !column_fits(message.replicas(), count, kMaxReplicas)) {
-    return wrong("Place", "columns of different lengths, or too many replicas");
+    return wrong("ChooseHolders", "columns of different lengths, or too many replicas");
   }
-  if (count_of(message.preferred_size()) > kMaxPlaceNodes ||
-      count_of(message.exclude_size()) > kMaxPlaceNodes) {
-    return wrong("Place", "more than 64 nodes preferred or excluded");
+  if (count_of(message.preferred_size()) > kMaxNamedNodes ||
+      count_of(message.exclude_size()) > kMaxNamedNodes) {
+    return wrong("ChooseHolders", "more than 64 nodes preferred or excluded");
   }
   value.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -390,7 +390,7 @@ Status decode(std::string_view bytes, Place& value) {
                       message.object_bytes(row),
                       static_cast<std::uint8_t>(message.replicas()[i])};
     if (value.items[i].replicas == 0 || !object_size_ok(value.items[i].bytes)) {
-      return wrong("Place", "an object of no size, or no replicas");
+      return wrong("ChooseHolders", "an object of no size, or no replicas");
     }
   }
   value.host = message.host();
@@ -399,23 +399,23 @@ Status decode(std::string_view bytes, Place& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, PlaceAnswer& value) {
-  pb::PlaceAnswer message;
-  if (!parse(bytes, kMaxLocateAnswerBody, message)) return wrong("PlaceAnswer", kNotSuch);
+Status decode(std::string_view bytes, ChooseHoldersAnswer& value) {
+  pb::ChooseHoldersAnswer message;
+  if (!parse(bytes, kMaxLocateAnswerBody, message)) return wrong("ChooseHoldersAnswer", kNotSuch);
   const std::string& counts = message.node_count();
   if (counts.size() > kMaxItems || !column_fits(counts, counts.size(), kMaxReplicas)) {
-    return wrong("PlaceAnswer", "too many keys, or too many nodes for one");
+    return wrong("ChooseHoldersAnswer", "too many keys, or too many nodes for one");
   }
   value.nodes.assign(counts.size(), {});
   auto next = message.node().begin();
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (message.node().end() - next < counts[i]) {
-      return wrong("PlaceAnswer", "fewer nodes than it says");
+      return wrong("ChooseHoldersAnswer", "fewer nodes than it says");
     }
     value.nodes[i].assign(next, next + counts[i]);
     next += counts[i];
   }
-  return next == message.node().end() ? Status() : wrong("PlaceAnswer", "too many nodes");
+  return next == message.node().end() ? Status() : wrong("ChooseHoldersAnswer", "too many nodes");
 }
 
 Status decode(std::string_view bytes, Remove& value) {

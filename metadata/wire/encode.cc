@@ -225,10 +225,11 @@ void encode(const LocateAnswer& value, std::string& bytes) {
   write(message, bytes);
 }
 
-void encode(const Place& value, std::string& bytes) {
-  pb::Place message;
-  write_hashes(value.items, message.mutable_hash(), [](const PlaceItem& item) { return item.key; });
-  for (const PlaceItem& item : value.items) {
+void encode(const ChooseHolders& value, std::string& bytes) {
+  pb::ChooseHolders message;
+  write_hashes(value.items, message.mutable_hash(),
+               [](const ChooseItem& item) { return item.key; });
+  for (const ChooseItem& item : value.items) {
     message.add_object_bytes(item.bytes);
     *message.mutable_replicas() += static_cast<char>(item.replicas);
   }
@@ -238,8 +239,8 @@ void encode(const Place& value, std::string& bytes) {
   write(message, bytes);
 }
 
-void encode(const PlaceAnswer& value, std::string& bytes) {
-  pb::PlaceAnswer message;
+void encode(const ChooseHoldersAnswer& value, std::string& bytes) {
+  pb::ChooseHoldersAnswer message;
   for (const std::vector<NodeId>& nodes : value.nodes) {
     *message.mutable_node_count() += static_cast<char>(nodes.size());
     message.mutable_node()->Add(nodes.begin(), nodes.end());

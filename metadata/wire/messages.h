@@ -102,19 +102,19 @@ struct Locate {
   std::uint64_t zone = 0;
 };
 
-struct PlaceItem {
+struct ChooseItem {
   KeyHash key;
   std::uint64_t bytes = 1;
   std::uint8_t replicas = 1;
-  bool operator==(const PlaceItem&) const = default;
+  bool operator==(const ChooseItem&) const = default;
 };
-struct Place {
-  std::vector<PlaceItem> items;
+struct ChooseHolders {
+  std::vector<ChooseItem> items;
   std::uint64_t host = 0;
   std::vector<NodeId> preferred;
   std::vector<NodeId> exclude;
 };
-struct PlaceAnswer {
+struct ChooseHoldersAnswer {
   std::vector<std::vector<NodeId>> nodes;  // for each key, the best first
 };
 

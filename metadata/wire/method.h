@@ -19,7 +19,7 @@ enum class Method : std::uint8_t {
   kReport = 4,
   kPublish = 5,
   kLocate = 6,
-  kPlace = 7,
+  kChooseHolders = 7,
   kRemove = 8,
   kRemoveMatching = 9,
   kList = 10,
@@ -61,7 +61,7 @@ constexpr BodyLimits body_limits(std::uint8_t method) {
     case Method::kAwaitReplicas:
     case Method::kDrop:
       return {kMaxBatchBody, kMaxBatchBody, true};
-    case Method::kPlace:
+    case Method::kChooseHolders:
     case Method::kLocate:
       return {kMaxBatchBody, kMaxLocateAnswerBody, true};
     case Method::kRemoveMatching:

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::uint32_t type = 0; type <= 9; ++type) {
     const auto wanted = static_cast<ControlType>(type);
     decode<mc::shm::ControlHeader>(bytes, wanted);
-    decode<mc::shm::Hello>(bytes, wanted);
+    decode<mc::shm::ClientHello>(bytes, wanted);
     decode<mc::shm::Welcome>(bytes, wanted);
   }
   return 0;

@@ -4,7 +4,7 @@
 // frames, and the body of every message. A decoded message is within its limits and encodes into a
 // frame of its method.
 #include "bytes.h"
-#include "libmc/auth/hello.h"
+#include "libmc/auth/cluster_hello.h"
 #include "metadata/rpc/frame.h"
 #include "metadata/wire/codec.h"
 
@@ -42,8 +42,8 @@ void check_request(std::uint8_t method, std::string_view body) {
       return check_body<wire::Publish>(body, which, false);
     case Method::kLocate:
       return check_body<wire::Locate>(body, which, false);
-    case Method::kPlace:
-      return check_body<wire::Place>(body, which, false);
+    case Method::kChooseHolders:
+      return check_body<wire::ChooseHolders>(body, which, false);
     case Method::kRemove:
       return check_body<wire::Remove>(body, which, false);
     case Method::kRemoveMatching:
@@ -87,8 +87,8 @@ void check_answer(std::uint8_t method, std::uint16_t status, std::string_view bo
       return check_body<wire::PublishAnswer>(body, which, true);
     case Method::kLocate:
       return check_body<mc::metadata::LocateAnswer>(body, which, true);
-    case Method::kPlace:
-      return check_body<wire::PlaceAnswer>(body, which, true);
+    case Method::kChooseHolders:
+      return check_body<wire::ChooseHoldersAnswer>(body, which, true);
     case Method::kRemove:
       return check_body<wire::RemoveReply>(body, which, true);
     case Method::kRemoveMatching:

@@ -7,7 +7,7 @@
 #include "transport/limits.h"
 #include "transport/region.h"
 #include "transport/tcp/frame.h"
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 namespace {
 

@@ -45,7 +45,7 @@ std::string admin(int socket, const std::string& text) {
 }
 
 TEST_F(ControlSocket, EveryLengthOfAHalfMessageEndsTheConnection) {
-  const shm::Hello hello = make_hello();
+  const shm::ClientHello hello = make_hello();
   for (std::size_t size = 1; size < sizeof hello; ++size) {
     const Fd socket = connect_to(socket_path());
     const Message answer = converse(socket.get(), bytes_of(hello).first(size));
@@ -67,7 +67,7 @@ TEST_F(ControlSocket, OversizedMessagesAreRefused) {
 
 TEST_F(ControlSocket, WrongMagicVersionAndTypeAreRefused) {
   for (int what = 0; what < 5; ++what) {
-    shm::Hello hello = make_hello();
+    shm::ClientHello hello = make_hello();
     if (what == 0) hello.header.magic ^= 1;
     if (what == 1) hello.header.version += 1;
     if (what == 2) hello.layout_version += 1;
@@ -89,7 +89,7 @@ TEST_F(ControlSocket, WrongMagicVersionAndTypeAreRefused) {
 
 TEST_F(ControlSocket, MalformedHellosOpenNoSession) {
   for (int what = 0; what < 6; ++what) {
-    shm::Hello hello = make_hello();
+    shm::ClientHello hello = make_hello();
     if (what == 0) hello.channel_count = 0;
     if (what == 1) hello.channel_count = MC_MAX_CHANNELS + 1;
     if (what == 2) hello.channel_count = 0xffffffff;
@@ -157,7 +157,7 @@ TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   EXPECT_EQ(status.value_or(MC_OK), MC_INVALID_ARGUMENT);
   // The session waits for its process or a resume. A connection with the secret ends the session.
   const Fd again = connect_to(socket_path());
-  shm::Hello resume = make_hello();
+  shm::ClientHello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
   resume.resume_secret = session.welcome().session_secret;
   EXPECT_EQ(converse(again.get(), bytes_of(resume)).fds.size(), session.fds().size());
@@ -168,7 +168,7 @@ TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
 TEST_F(ControlSocket, ASessionWithoutAChannelCanBeResumed) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  shm::Hello resume = make_hello();
+  shm::ClientHello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
   resume.resume_secret = session.welcome().session_secret;
   auto socket = connect_unix(socket_path(), kWatchdogNs);
@@ -182,7 +182,7 @@ TEST_F(ControlSocket, ResumingWithoutTheSecretGivesNothing) {
   ASSERT_TRUE(session.open());
   std::mt19937_64 random(1);
   for (int i = 0; i < 200; ++i) {
-    shm::Hello resume = make_hello();
+    shm::ClientHello resume = make_hello();
     resume.resume_session = i < 100 ? session.welcome().session_id : 1 + random() % 4;
     resume.resume_secret =
         i % 3 == 0 ? random() : session.welcome().session_secret ^ (1ull << i % 64);

@@ -88,7 +88,7 @@ TEST_F(Credentials, VerbsThatChangeAnythingAreForRootAndTheAgentsUser) {
 TEST_F(Credentials, ASessionOfAnotherUserCannotBeResumed) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  shm::Hello resume = make_hello();
+  shm::ClientHello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
   resume.resume_secret = session.welcome().session_secret;
   const int code = as_user(kGuest, [&] {

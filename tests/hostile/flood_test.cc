@@ -14,7 +14,7 @@ namespace {
 using Flood = AttackTest;
 
 TEST_F(Flood, TwoThousandConnectsAndDisconnectsLeaveNothing) {
-  const shm::Hello hello = make_hello();
+  const shm::ClientHello hello = make_hello();
   const int count = is_long_run() ? 100'000 : 2'000;
   for (int i = 0; i < count; ++i) {
     auto socket = connect_unix(socket_path(), kWatchdogNs);

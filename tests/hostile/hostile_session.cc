@@ -8,8 +8,8 @@
 
 namespace mc::hostile {
 
-shm::Hello make_hello(const std::string& name_space, std::uint32_t channels) {
-  shm::Hello hello;
+shm::ClientHello make_hello(const std::string& name_space, std::uint32_t channels) {
+  shm::ClientHello hello;
   hello.header.type = static_cast<std::uint32_t>(shm::ControlType::kHello);
   hello.channel_count = channels;
   name_space.copy(hello.name_space, sizeof hello.name_space - 1);

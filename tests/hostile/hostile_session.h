@@ -17,7 +17,7 @@
 namespace mc::hostile {
 
 // A hello like that of libmc.
-shm::Hello make_hello(const std::string& name_space = "default", std::uint32_t channels = 1);
+shm::ClientHello make_hello(const std::string& name_space = "default", std::uint32_t channels = 1);
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));

@@ -84,7 +84,7 @@ class HostilePeer : public ::testing::Test {
     auto handshake =
         make_dialing_handshake({kPeer, 1, 0}, {1, kVictim, 1, LaneRole::kBulk, LinkProtocol::kTcp});
     EXPECT_TRUE(victim_.wait_for(
-        [&] { return handshake->advance(socket.get()) == Handshake::State::kDone; }));
+        [&] { return handshake->advance(socket.get()) == LaneHandshake::State::kDone; }));
     return socket;
   }
   Frame good_read(std::uint64_t id) const {
@@ -212,10 +212,10 @@ TEST_F(HostilePeer, MoreOpenRequestsThanAllowedCutTheLane) {
 }
 
 TEST_F(HostilePeer, HellosOfStrangersAreRefused) {
-  const Hello good = make_hello({kPeer, 1}, kVictim, 1, LaneRole::kBulk);
+  const LaneHello good = make_hello({kPeer, 1}, kVictim, 1, LaneRole::kBulk);
   for (std::size_t word = 0; word < kHelloBytes / 4; ++word) {
     for (const std::uint64_t edge : kEdges) {
-      Hello hello = good;
+      LaneHello hello = good;
       const auto value = static_cast<std::uint32_t>(edge);
       std::memcpy(reinterpret_cast<std::byte*>(&hello) + word * 4, &value, sizeof value);
       // The victim has no RDMA and announced none.

@@ -411,11 +411,11 @@ TEST(MasterProcess, PlacementPrefersTheAskingHost) {
   HoldingAgent two(to({master.address()}), 2);
   ASSERT_TRUE(one.until_ready() && two.until_ready());
   const auto reader = tool(to({master.address()}));
-  wire::Place request;
+  wire::ChooseHolders request;
   request.items.push_back({hash_of("p"), 4096, 2});
   request.host = 2;
-  const auto answer = wait_for<wire::PlaceAnswer>(
-      [&](auto done) { reader->place(request, soon(), std::move(done)); });
+  const auto answer = wait_for<wire::ChooseHoldersAnswer>(
+      [&](auto done) { reader->choose_holders(request, soon(), std::move(done)); });
   ASSERT_TRUE(answer.has_value());
   ASSERT_EQ(answer->nodes.at(0), (std::vector<NodeId>{2, 1}));
 }

@@ -45,7 +45,7 @@ class RawMember {
     dialing.own.incarnation = 1;
     dialing.own.cluster = rpc::cluster_tag("default");
     rpc::dial(loop_.io().get_executor(), dialing, soon(), ends_,
-              [this](Result<std::shared_ptr<rpc::Link>> link) {
+              [this](Result<std::shared_ptr<rpc::RpcLink>> link) {
                 ASSERT_TRUE(link.has_value()) << link.error().to_string();
                 link_ = *link;
               });
@@ -76,7 +76,7 @@ class RawMember {
  private:
   rpc::Loop loop_;
   rpc::Ends ends_;
-  std::shared_ptr<rpc::Link> link_;
+  std::shared_ptr<rpc::RpcLink> link_;
 };
 
 TEST(MasterPartitions, EachPartitionHasItsOwnDirectoryAndMembers) {

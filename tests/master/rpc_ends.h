@@ -46,17 +46,17 @@ struct Ends final : ListenerHandler {
     std::string body;
     std::uint64_t deadline_ns;
   };
-  void on_link(const std::shared_ptr<Link>& link) override { links.push_back(link); }
+  void on_link(const std::shared_ptr<RpcLink>& link) override { links.push_back(link); }
   void on_refused(const Status& why, const std::string&) override { refused.push_back(why); }
-  void on_request(Link& link, const Request& request) override {
+  void on_request(RpcLink& link, const Request& request) override {
     held.push_back({request.id, std::string(request.body), request.deadline_ns});
     if (echo) link.answer(request.id, 0, std::string(request.body), 7);
   }
-  void on_cancel(Link&, std::uint32_t id) override { cancelled.push_back(id); }
-  void on_closed(Link&, const Status& why) override { closed.push_back(why); }
+  void on_cancel(RpcLink&, std::uint32_t id) override { cancelled.push_back(id); }
+  void on_closed(RpcLink&, const Status& why) override { closed.push_back(why); }
 
   bool echo = true;
-  std::vector<std::shared_ptr<Link>> links;
+  std::vector<std::shared_ptr<RpcLink>> links;
   std::vector<Status> refused;
   std::vector<Held> held;
   std::vector<std::uint32_t> cancelled;

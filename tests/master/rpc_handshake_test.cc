@@ -18,7 +18,7 @@ namespace {
 
 using conformance::TempDirectory;
 
-class RpcHandshake : public testing::Test {
+class RpcHandshakeTest : public testing::Test {
  protected:
   void listen(ListenerOptions options) {
     auto listener = Listener::create(loop_.io(), options, server_);
@@ -31,8 +31,8 @@ class RpcHandshake : public testing::Test {
     options.key = std::move(key);
     return options;
   }
-  Result<std::shared_ptr<Link>> dial_with(ClusterKey key, std::uint64_t cluster = 0,
-                                          TlsContext tls = nullptr) {
+  Result<std::shared_ptr<RpcLink>> dial_with(ClusterKey key, std::uint64_t cluster = 0,
+                                             TlsContext tls = nullptr) {
     DialOptions options;
     options.address = "127.0.0.1:" + std::to_string(listener_->port());
     options.own.role = Role::kAgent;
@@ -40,9 +40,9 @@ class RpcHandshake : public testing::Test {
     options.own.cluster = cluster;
     options.key = std::move(key);
     options.tls = std::move(tls);
-    std::optional<Result<std::shared_ptr<Link>>> result;
+    std::optional<Result<std::shared_ptr<RpcLink>>> result;
     dial(loop_.io().get_executor(), options, soon(), client_,
-         [&](Result<std::shared_ptr<Link>> link) { result = std::move(link); });
+         [&](Result<std::shared_ptr<RpcLink>> link) { result = std::move(link); });
     EXPECT_TRUE(loop_.until([&] { return result.has_value(); }));
     if (!result.has_value()) return fail(MC_TIMEOUT, "watchdog");
     return *result;
@@ -68,7 +68,7 @@ class RpcHandshake : public testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-TEST_F(RpcHandshake, BothSidesLearnThePeersHello) {
+TEST_F(RpcHandshakeTest, BothSidesLearnThePeersHello) {
   listen(with_key(key_of('k')));
   const auto link = dial_with(key_of('k'));
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
@@ -79,13 +79,13 @@ TEST_F(RpcHandshake, BothSidesLearnThePeersHello) {
   EXPECT_EQ(listener_->link_count(), 1u);
 }
 
-TEST_F(RpcHandshake, AnotherKeyIsRefused) {
+TEST_F(RpcHandshakeTest, AnotherKeyIsRefused) {
   listen(with_key(key_of('k')));
   EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_WRONG_KEY);
   EXPECT_TRUE(refused_with(MC_WRONG_KEY));
 }
 
-TEST_F(RpcHandshake, AMissingKeyIsRefusedOnEitherSide) {
+TEST_F(RpcHandshakeTest, AMissingKeyIsRefusedOnEitherSide) {
   listen(with_key(key_of('k')));
   EXPECT_EQ(dial_with({}).error().code(), MC_WRONG_KEY);
   listen(with_key({}));
@@ -93,20 +93,20 @@ TEST_F(RpcHandshake, AMissingKeyIsRefusedOnEitherSide) {
   EXPECT_TRUE(server_.links.empty());
 }
 
-TEST_F(RpcHandshake, AnotherClusterIsRefused) {
+TEST_F(RpcHandshakeTest, AnotherClusterIsRefused) {
   listen(with_key(key_of('k')));
   EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
 }
 
-TEST_F(RpcHandshake, AListenerForEverybodyIsAnExplicitChoice) {
+TEST_F(RpcHandshakeTest, AListenerForEverybodyIsAnExplicitChoice) {
   ListenerOptions options;
   options.host = "0.0.0.0";
   options.insecure = true;
   EXPECT_TRUE(Listener::create(loop_.io(), options, server_).has_value());
 }
 
-TEST_F(RpcHandshake, AToolWithoutAClusterIsToldTheMasters) {
-  Hello master, dialer;
+TEST_F(RpcHandshakeTest, AToolWithoutAClusterIsToldTheMasters) {
+  ClusterHello master, dialer;
   master.role = Role::kMaster;
   master.cluster = cluster_tag("other");
   master.nonce.fill('m');
@@ -119,7 +119,7 @@ TEST_F(RpcHandshake, AToolWithoutAClusterIsToldTheMasters) {
   EXPECT_EQ(check_hello(master, dialer).code(), MC_INVALID_ARGUMENT);
 }
 
-TEST_F(RpcHandshake, AReachableListenerWithoutAKeyDoesNotStart) {
+TEST_F(RpcHandshakeTest, AReachableListenerWithoutAKeyDoesNotStart) {
   ListenerOptions options;
   options.host = "0.0.0.0";
   const auto listener = Listener::create(loop_.io(), options, server_);
@@ -136,7 +136,7 @@ struct Recorded {
 };
 Recorded prove_by_hand(std::uint16_t port, const ClusterKey& key) {
   Recorded heard;
-  Hello own;
+  ClusterHello own;
   own.keyed = true;
   own.nonce = make_nonce();
   const auto hello = encode_hello(own);
@@ -153,7 +153,7 @@ Recorded prove_by_hand(std::uint16_t port, const ClusterKey& key) {
   return heard;
 }
 
-TEST_F(RpcHandshake, RecordedBytesOfADialerAdmitNoPeer) {
+TEST_F(RpcHandshakeTest, RecordedBytesOfADialerAdmitNoPeer) {
   listen(with_key(key_of('k')));
   beside([&] {
     const Recorded heard = prove_by_hand(listener_->port(), key_of('k'));
@@ -170,7 +170,7 @@ TEST_F(RpcHandshake, RecordedBytesOfADialerAdmitNoPeer) {
   EXPECT_EQ(server_.links.size(), 1u);
 }
 
-TEST_F(RpcHandshake, RecordedBytesOfAListenerConvinceNoDialer) {
+TEST_F(RpcHandshakeTest, RecordedBytesOfAListenerConvinceNoDialer) {
   listen(with_key(key_of('k')));
   Recorded heard;
   beside([&] { heard = prove_by_hand(listener_->port(), key_of('k')); });
@@ -185,14 +185,16 @@ TEST_F(RpcHandshake, RecordedBytesOfAListenerConvinceNoDialer) {
   options.key = key_of('k');
   std::optional<Status> result;
   dial(loop_.io().get_executor(), options, soon(), client_,
-       [&](const Result<std::shared_ptr<Link>>& link) { result = link ? Status() : link.error(); });
+       [&](const Result<std::shared_ptr<RpcLink>>& link) {
+         result = link ? Status() : link.error();
+       });
   ASSERT_TRUE(loop_.until([&] { return result.has_value(); }));
   EXPECT_EQ(result->code(), MC_WRONG_KEY) << result->to_string();
 }
 
-TEST_F(RpcHandshake, AProofIsValidInOneDirectionOnly) {
+TEST_F(RpcHandshakeTest, AProofIsValidInOneDirectionOnly) {
   const ClusterKey key = key_of('k');
-  const Hello one, two;
+  const ClusterHello one, two;
   EXPECT_TRUE(
       key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "b"))));
   EXPECT_FALSE(
@@ -201,7 +203,7 @@ TEST_F(RpcHandshake, AProofIsValidInOneDirectionOnly) {
       key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "c"))));
 }
 
-TEST_F(RpcHandshake, IdleStrangersBlockNoPeer) {
+TEST_F(RpcHandshakeTest, IdleStrangersBlockNoPeer) {
   ListenerOptions options = with_key(key_of('k'));
   options.max_unproven = 4;
   listen(options);
@@ -213,7 +215,7 @@ TEST_F(RpcHandshake, IdleStrangersBlockNoPeer) {
   EXPECT_TRUE(dial_with(key_of('k')).has_value());
 }
 
-TEST_F(RpcHandshake, AStrangerIsDisconnectedAtTheDeadline) {
+TEST_F(RpcHandshakeTest, AStrangerIsDisconnectedAtTheDeadline) {
   ListenerOptions options = with_key(key_of('k'));
   options.handshake_timeout_ns = 20'000'000;
   listen(options);
@@ -225,7 +227,7 @@ TEST_F(RpcHandshake, AStrangerIsDisconnectedAtTheDeadline) {
   EXPECT_TRUE(refused_with(MC_TIMEOUT));
 }
 
-TEST_F(RpcHandshake, OtherProtocolsAreRefused) {
+TEST_F(RpcHandshakeTest, OtherProtocolsAreRefused) {
   listen(with_key({}));
   beside([&] {
     RawSocket http(listener_->port());
@@ -236,7 +238,7 @@ TEST_F(RpcHandshake, OtherProtocolsAreRefused) {
   EXPECT_TRUE(refused_with(MC_VERSION_MISMATCH));
 }
 
-TEST_F(RpcHandshake, AFullListenerTellsAPeerWithTheKey) {
+TEST_F(RpcHandshakeTest, AFullListenerTellsAPeerWithTheKey) {
   ListenerOptions options = with_key(key_of('k'));
   options.max_links = 1;
   listen(options);
@@ -246,7 +248,7 @@ TEST_F(RpcHandshake, AFullListenerTellsAPeerWithTheKey) {
   EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_WRONG_KEY);
 }
 
-TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
+TEST_F(RpcHandshakeTest, TlsChecksTheCertificateBeforeTheProof) {
   const TempDirectory directory;
   const TempDirectory elsewhere;
   const conformance::Certificates certificates(directory);
@@ -275,9 +277,9 @@ TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
     }
   };
   const auto view = [](const auto& bytes) { return std::string_view(bytes.data(), bytes.size()); };
-  Hello dialer{kProtocolVersion, Role::kAgent, true, 0, 5, 9, {}, cluster_tag("default")};
+  ClusterHello dialer{kProtocolVersion, Role::kAgent, true, 0, 5, 9, {}, cluster_tag("default")};
   dialer.nonce.fill('d');
-  Hello listener = dialer;
+  ClusterHello listener = dialer;
   listener.role = Role::kMaster;
   listener.nonce.fill('l');
   const auto hello = encode_hello(dialer);

@@ -14,9 +14,9 @@ namespace {
 constexpr auto kLocate = static_cast<std::uint8_t>(wire::Method::kLocate);
 constexpr auto kStats = static_cast<std::uint8_t>(wire::Method::kStats);
 
-class RpcLink : public testing::Test {
+class RpcLinkTest : public testing::Test {
  protected:
-  void connect(const LinkOptions& of_server = {}, const LinkOptions& of_client = {}) {
+  void connect(const RpcLinkOptions& of_server = {}, const RpcLinkOptions& of_client = {}) {
     ListenerOptions options;
     options.link = of_server;
     auto listener = Listener::create(loop_.io(), options, server_);
@@ -26,7 +26,7 @@ class RpcLink : public testing::Test {
     dialing.address = "127.0.0.1:" + std::to_string(listener_->port());
     dialing.link = of_client;
     dial(loop_.io().get_executor(), dialing, soon(), client_,
-         [&](Result<std::shared_ptr<Link>> link) { link_ = link.value_or(nullptr); });
+         [&](Result<std::shared_ptr<RpcLink>> link) { link_ = link.value_or(nullptr); });
     ASSERT_TRUE(loop_.until([&] { return link_ != nullptr && !server_.links.empty(); }));
   }
   struct Outcome {
@@ -52,11 +52,11 @@ class RpcLink : public testing::Test {
   Ends server_;
   Ends client_;
   std::unique_ptr<Listener> listener_;
-  std::shared_ptr<Link> link_;
+  std::shared_ptr<RpcLink> link_;
   std::vector<Outcome> outcomes_;
 };
 
-TEST_F(RpcLink, AnswersCarryBodyAndEpoch) {
+TEST_F(RpcLinkTest, AnswersCarryBodyAndEpoch) {
   connect();
   const std::string largest(wire::kMaxBatchBody, 'x');
   call(kLocate, largest);
@@ -68,7 +68,7 @@ TEST_F(RpcLink, AnswersCarryBodyAndEpoch) {
   EXPECT_EQ(outcomes_[1].failed, MC_OK);
 }
 
-TEST_F(RpcLink, TheListenerCallsTheDialerToo) {
+TEST_F(RpcLinkTest, TheListenerCallsTheDialerToo) {
   connect();
   std::string heard;
   server_.links[0]->call(kStats, "order", soon(), 9,
@@ -76,7 +76,7 @@ TEST_F(RpcLink, TheListenerCallsTheDialerToo) {
   EXPECT_TRUE(loop_.until([&] { return heard == "order"; }));
 }
 
-TEST_F(RpcLink, ManyCallsAreAnsweredInAnyOrder) {
+TEST_F(RpcLinkTest, ManyCallsAreAnsweredInAnyOrder) {
   server_.echo = false;
   connect();
   for (int i = 0; i < 100; ++i) call(kStats, std::to_string(i));
@@ -89,7 +89,7 @@ TEST_F(RpcLink, ManyCallsAreAnsweredInAnyOrder) {
   EXPECT_EQ(outcomes_.back().body, "0");
 }
 
-TEST_F(RpcLink, ACallEndsAtItsDeadlineAndTheOtherSideHearsIt) {
+TEST_F(RpcLinkTest, ACallEndsAtItsDeadlineAndTheOtherSideHearsIt) {
   server_.echo = false;
   connect();
   call(kStats, "", now_ns() + 20'000'000);
@@ -104,7 +104,7 @@ TEST_F(RpcLink, ACallEndsAtItsDeadlineAndTheOtherSideHearsIt) {
   EXPECT_EQ(outcomes_.size(), 2u);
 }
 
-TEST_F(RpcLink, ACallAfterItsDeadlineSendsNothing) {
+TEST_F(RpcLinkTest, ACallAfterItsDeadlineSendsNothing) {
   connect();
   call(kStats, "", now_ns());
   EXPECT_TRUE(outcomes_.empty()) << "never from within call()";
@@ -113,7 +113,7 @@ TEST_F(RpcLink, ACallAfterItsDeadlineSendsNothing) {
   EXPECT_TRUE(server_.held.empty());
 }
 
-TEST_F(RpcLink, ACancelledCallEndsAtOnce) {
+TEST_F(RpcLinkTest, ACancelledCallEndsAtOnce) {
   server_.echo = false;
   connect();
   link_->cancel(call(kStats, ""));
@@ -122,9 +122,9 @@ TEST_F(RpcLink, ACancelledCallEndsAtOnce) {
   EXPECT_TRUE(loop_.until([&] { return server_.cancelled.size() == 1; }));
 }
 
-TEST_F(RpcLink, CallsBeyondTheLimitAreBusyOnThisSide) {
+TEST_F(RpcLinkTest, CallsBeyondTheLimitAreBusyOnThisSide) {
   server_.echo = false;
-  LinkOptions options;
+  RpcLinkOptions options;
   options.max_calls = 3;
   connect({}, options);
   for (int i = 0; i < 4; ++i) call(kStats, "");
@@ -133,8 +133,8 @@ TEST_F(RpcLink, CallsBeyondTheLimitAreBusyOnThisSide) {
   ASSERT_TRUE(loop_.until([&] { return server_.held.size() == 3; }));
 }
 
-TEST_F(RpcLink, UnsentBytesBeyondTheLimitAreBusyOnThisSide) {
-  LinkOptions options;
+TEST_F(RpcLinkTest, UnsentBytesBeyondTheLimitAreBusyOnThisSide) {
+  RpcLinkOptions options;
   options.max_queued_bytes = 2000;
   connect({}, options);
   call(kStats, std::string(1500, 'x'));
@@ -143,9 +143,9 @@ TEST_F(RpcLink, UnsentBytesBeyondTheLimitAreBusyOnThisSide) {
   EXPECT_TRUE(outcomes_[0].failed == MC_BUSY || outcomes_[1].failed == MC_BUSY);
 }
 
-TEST_F(RpcLink, RequestsBeyondTheLimitAreAnsweredBusy) {
+TEST_F(RpcLinkTest, RequestsBeyondTheLimitAreAnsweredBusy) {
   server_.echo = false;
-  LinkOptions options;
+  RpcLinkOptions options;
   options.max_requests = 3;
   connect(options);
   for (int i = 0; i < 4; ++i) call(kStats, "");
@@ -154,8 +154,8 @@ TEST_F(RpcLink, RequestsBeyondTheLimitAreAnsweredBusy) {
   EXPECT_EQ(server_.held.size(), 3u);
 }
 
-TEST_F(RpcLink, AnUnknownMethodIsAnsweredUnsupported) {
-  LinkOptions options;
+TEST_F(RpcLinkTest, AnUnknownMethodIsAnsweredUnsupported) {
+  RpcLinkOptions options;
   options.limits_of = [](std::uint8_t method) {
     return method == 200 ? wire::BodyLimits{8, 2048, true} : wire::body_limits(method);
   };
@@ -165,8 +165,8 @@ TEST_F(RpcLink, AnUnknownMethodIsAnsweredUnsupported) {
   EXPECT_EQ(outcomes_[0].status, MC_UNSUPPORTED);
 }
 
-TEST_F(RpcLink, ABodyBeyondItsMethodsLimitEndsTheLink) {
-  LinkOptions options;
+TEST_F(RpcLinkTest, ABodyBeyondItsMethodsLimitEndsTheLink) {
+  RpcLinkOptions options;
   options.limits_of = [](std::uint8_t) { return wire::BodyLimits{1 << 20, 1 << 20, true}; };
   connect({}, options);
   call(kLocate, std::string(wire::kMaxBatchBody + 1, 'x'));
@@ -176,7 +176,7 @@ TEST_F(RpcLink, ABodyBeyondItsMethodsLimitEndsTheLink) {
   EXPECT_EQ(server_.closed[0].code(), MC_INVALID_ARGUMENT);
 }
 
-TEST_F(RpcLink, CallsFailWhenTheLinkBreaks) {
+TEST_F(RpcLinkTest, CallsFailWhenTheLinkBreaks) {
   server_.echo = false;
   connect();
   call(kStats, "");
@@ -190,8 +190,8 @@ TEST_F(RpcLink, CallsFailWhenTheLinkBreaks) {
   EXPECT_EQ(outcomes_[1].failed, MC_AGENT_UNAVAILABLE);
 }
 
-TEST_F(RpcLink, ASilentPeerIsFoundDead) {
-  LinkOptions options;
+TEST_F(RpcLinkTest, ASilentPeerIsFoundDead) {
+  RpcLinkOptions options;
   options.ping_after_ns = 10'000'000;
   options.dead_after_ns = 60'000'000;
   ListenerOptions listening;
@@ -206,8 +206,8 @@ TEST_F(RpcLink, ASilentPeerIsFoundDead) {
   EXPECT_EQ(server_.closed.front().code(), MC_AGENT_UNAVAILABLE);
 }
 
-TEST_F(RpcLink, PingsKeepAnIdleLinkAlive) {
-  LinkOptions options;
+TEST_F(RpcLinkTest, PingsKeepAnIdleLinkAlive) {
+  RpcLinkOptions options;
   options.ping_after_ns = 5'000'000;
   options.dead_after_ns = kSecondNs / 2;
   connect(options, options);

@@ -136,9 +136,9 @@ TEST(WireCodec, LargestBatchesFitTheirFrames) {
   }
   EXPECT_LE(bytes_of(list).size(), limit(Method::kList).answer_bytes);
   EXPECT_EQ(through(list).keys, list.keys);
-  PlaceAnswer place;
+  ChooseHoldersAnswer place;
   place.nodes.assign(kMaxItems, std::vector<NodeId>(kMaxReplicas, UINT64_MAX));
-  EXPECT_LE(bytes_of(place).size(), limit(Method::kPlace).answer_bytes);
+  EXPECT_LE(bytes_of(place).size(), limit(Method::kChooseHolders).answer_bytes);
   EXPECT_EQ(through(place).nodes, place.nodes);
   MembersAnswer members;
   MemberInfo member{descriptor(), MemberState::kSuspected, true, true, UINT64_MAX, UINT64_MAX};
@@ -171,7 +171,7 @@ TEST(WireCodec, MoreItemsThanABatchAreRefused) {
   EXPECT_FALSE(refused(Locate{.keys = std::vector<KeyHash>(kMaxItems)}));
   EXPECT_TRUE(refused(Locate{.keys = std::vector<KeyHash>(kMaxItems + 1)}));
   EXPECT_TRUE(refused(Remove{.items = std::vector<RemoveItem>(kMaxItems + 1)}));
-  Place place;
+  ChooseHolders place;
   place.items.resize(kMaxItems);
   EXPECT_FALSE(refused(place));
   place.items.resize(kMaxItems + 1);
@@ -257,7 +257,7 @@ TEST(WireCodec, PatternsBeyondTheirLimitsAreRefused) {
 }
 
 TEST(WireCodec, DrainsAndRelocationsComeBackWithinTheirLimits) {
-  Drain drain{7, true, std::vector<NodeId>(kMaxPlaceNodes, 9), 5};
+  Drain drain{7, true, std::vector<NodeId>(kMaxNamedNodes, 9), 5};
   const Drain drained = through(drain);
   EXPECT_EQ(drained.node, 7u);
   EXPECT_TRUE(drained.stop);
@@ -348,13 +348,15 @@ TEST(WireCodec, ColumnsOfDifferentLengthsAreRefused) {
       [](auto& m) { m.mutable_object_bytes()->RemoveLast(); },
       [](auto& m) { m.mutable_holder()->RemoveLast(); },
       [](auto& m) { m.set_missing_parts(std::string(2, '\0')); });
-  expect_equal_columns<mc::wire::Place>(
-      Place{.items = {{key(1), 1, 1}, {key(2), 2, 1}}, .host = 0, .preferred = {}, .exclude = {}},
+  expect_equal_columns<mc::wire::ChooseHolders>(
+      ChooseHolders{
+          .items = {{key(1), 1, 1}, {key(2), 2, 1}}, .host = 0, .preferred = {}, .exclude = {}},
       [](auto& m) { m.mutable_hash()->Truncate(2); },
       [](auto& m) { m.mutable_object_bytes()->RemoveLast(); },
       [](auto& m) { m.mutable_replicas()->pop_back(); });
-  expect_equal_columns<mc::wire::PlaceAnswer>(
-      PlaceAnswer{.nodes = {{4}, {5, 6}}}, [](auto& m) { m.mutable_node_count()->pop_back(); },
+  expect_equal_columns<mc::wire::ChooseHoldersAnswer>(
+      ChooseHoldersAnswer{.nodes = {{4}, {5, 6}}},
+      [](auto& m) { m.mutable_node_count()->pop_back(); },
       [](auto& m) { m.mutable_node()->RemoveLast(); });
   const std::vector<RemoveItem> removals{{key(1), 1}, {key(2), 2}};
   expect_equal_columns<mc::wire::Remove>(

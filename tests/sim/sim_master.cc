@@ -69,17 +69,17 @@ void SimMaster::poll() {
   master_->poll();
 }
 
-std::shared_ptr<rpc::Link> SimMaster::dial(const LinkWorld::Place& from,
-                                           const rpc::DialOptions& options,
-                                           rpc::LinkHandler& handler) {
+std::shared_ptr<rpc::RpcLink> SimMaster::dial(const LinkWorld::Place& from,
+                                              const rpc::DialOptions& options,
+                                              rpc::RpcLinkHandler& handler) {
   const LinkWorld::Place here{options_.host, master_->executor()};
   const LinkWorld::Pair pair = links_.make(from, here);
-  rpc::Hello own;
+  rpc::ClusterHello own;
   own.role = rpc::Role::kMaster;
   const auto near =
-      std::make_shared<rpc::Link>(from.executor, pair.near, own, true, options.link, handler);
-  const auto far = std::make_shared<rpc::Link>(here.executor, pair.far, options.own, false,
-                                               rpc::LinkOptions(), *master_);
+      std::make_shared<rpc::RpcLink>(from.executor, pair.near, own, true, options.link, handler);
+  const auto far = std::make_shared<rpc::RpcLink>(here.executor, pair.far, options.own, false,
+                                                  rpc::RpcLinkOptions(), *master_);
   master_->on_link(far);
   far->start();
   near->start();
@@ -89,10 +89,10 @@ std::shared_ptr<rpc::Link> SimMaster::dial(const LinkWorld::Place& from,
 // A connection to a dead process is refused at once. A host that is cut off never answers.
 metadata::MasterClient::Outside outside_of(HostId host, LinkWorld& links, StoreWorld& store,
                                            const SimMaster::All& masters) {
-  const auto dial = [host, &links, &masters](const boost::asio::any_io_executor& executor,
-                                             const rpc::DialOptions& options,
-                                             std::uint64_t deadline_ns, rpc::LinkHandler& handler,
-                                             const rpc::Dialled& done) {
+  const auto dial = [host, &links, &masters](
+                        const boost::asio::any_io_executor& executor,
+                        const rpc::DialOptions& options, std::uint64_t deadline_ns,
+                        rpc::RpcLinkHandler& handler, const rpc::Dialled& done) {
     const HostId to = host_of(options.address);
     if (!links.passes(host, to) || !links.passes(to, host)) {
       const std::uint64_t now = now_ns();

@@ -45,9 +45,9 @@ class SimMaster {
     return up() ? master_->epoch(partition) : 0;
   }
   // Opens a link from that place. REQUIRES: up().
-  std::shared_ptr<metadata::rpc::Link> dial(const LinkWorld::Place& from,
-                                            const metadata::rpc::DialOptions& options,
-                                            metadata::rpc::LinkHandler& handler);
+  std::shared_ptr<metadata::rpc::RpcLink> dial(const LinkWorld::Place& from,
+                                               const metadata::rpc::DialOptions& options,
+                                               metadata::rpc::RpcLinkHandler& handler);
   void poll();
   // The process stands still: it neither answers nor learns that its lease has ended.
   void stand_until(std::uint64_t ns) { stands_until_ns_ = ns; }

@@ -41,9 +41,9 @@ class SimPort final : public agent::MasterPort {
               Done<metadata::LocateAnswer> done) override {
     link_->locate(request, deadline_ns, std::move(done));
   }
-  void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
-             Done<metadata::wire::PlaceAnswer> done) override {
-    link_->place(request, deadline_ns, std::move(done));
+  void choose_holders(const metadata::wire::ChooseHolders& request, std::uint64_t deadline_ns,
+                      Done<metadata::wire::ChooseHoldersAnswer> done) override {
+    link_->choose_holders(request, deadline_ns, std::move(done));
   }
   void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
               Done<metadata::wire::RemoveReply> done) override {

@@ -58,8 +58,8 @@ Request request() {
   return request;
 }
 
-TEST(GoldenMessages, Hello) {
-  Hello hello;
+TEST(GoldenMessages, ClientHello) {
+  ClientHello hello;
   hello.header = header_of(ControlType::kHello);
   hello.channel_count = 16;
   hello.resume_session = 0x1112131415161718;
@@ -68,7 +68,7 @@ TEST(GoldenMessages, Hello) {
   std::strcpy(hello.label, "engine");
   expect_golden("hello", golden::bytes_of(hello));
   const golden::Bytes bytes = golden_message("hello");
-  const auto decoded = decode_control<Hello>(bytes, ControlType::kHello);
+  const auto decoded = decode_control<ClientHello>(bytes, ControlType::kHello);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->header.value, 0x0102030405060708u);
   EXPECT_EQ(decoded->header.status, MC_BUSY);
@@ -79,7 +79,7 @@ TEST(GoldenMessages, Hello) {
   EXPECT_STREQ(decoded->name_space, "default");
   EXPECT_STREQ(decoded->label, "engine");
   EXPECT_EQ(golden::bytes_of(*decoded), bytes);
-  EXPECT_FALSE(decode_control<Hello>(bytes, ControlType::kWelcome));
+  EXPECT_FALSE(decode_control<ClientHello>(bytes, ControlType::kWelcome));
 }
 
 TEST(GoldenMessages, Welcome) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/tcp/frame.h"
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 #include "unit/golden_file.h"
 
 namespace mc::transport::tcp {
@@ -12,9 +12,9 @@ namespace {
 
 using golden::Sections;
 
-Hello sample_hello() { return make_hello({0x1122334455667788, 5}, 0x99, 3, LaneRole::kBulk); }
+LaneHello sample_hello() { return make_hello({0x1122334455667788, 5}, 0x99, 3, LaneRole::kBulk); }
 
-Hello sample_rdma_hello() {
+LaneHello sample_rdma_hello() {
   return make_hello({0x1122334455667788, 5, feature_of(LinkProtocol::kRdma)}, 0x99, 0,
                     LaneRole::kSmall, LinkProtocol::kRdma);
 }

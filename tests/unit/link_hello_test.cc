@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 namespace mc::transport::tcp {
 namespace {
@@ -13,8 +13,8 @@ constexpr std::uint32_t kRdma = feature_of(LinkProtocol::kRdma);
 constexpr std::uint32_t kFabric = feature_of(LinkProtocol::kFabric);
 
 struct Ends {
-  Handshake::State dialing = Handshake::State::kWantsRead;
-  Handshake::State accepting = Handshake::State::kWantsRead;
+  LaneHandshake::State dialing = LaneHandshake::State::kWantsRead;
+  LaneHandshake::State accepting = LaneHandshake::State::kWantsRead;
   Link dialed;
   Link accepted;
   Status refusal;
@@ -32,13 +32,13 @@ Ends shake(std::uint32_t dialers_features, std::uint32_t acceptors_features,
   Ends ends;
   static_cast<void>(dialing->advance(one.get()));
   ends.accepting = accepting->advance(other.get());
-  if (ends.accepting == Handshake::State::kFailed) {
+  if (ends.accepting == LaneHandshake::State::kFailed) {
     ends.refusal = accepting->status();
     other.reset();
   }
   ends.dialing = dialing->advance(one.get());
-  if (ends.dialing == Handshake::State::kDone) ends.dialed = dialing->link();
-  if (ends.accepting == Handshake::State::kDone) ends.accepted = accepting->link();
+  if (ends.dialing == LaneHandshake::State::kDone) ends.dialed = dialing->link();
+  if (ends.accepting == LaneHandshake::State::kDone) ends.accepted = accepting->link();
   return ends;
 }
 
@@ -46,8 +46,8 @@ TEST(LinkHello, BothSidesLearnTheirCommonFeatures) {
   for (const std::uint32_t ours : {0u, kRdma, kRdma | kFabric}) {
     for (const std::uint32_t theirs : {0u, kRdma, kFabric}) {
       const Ends ends = shake(ours, theirs, LinkProtocol::kTcp);
-      ASSERT_EQ(ends.dialing, Handshake::State::kDone);
-      ASSERT_EQ(ends.accepting, Handshake::State::kDone);
+      ASSERT_EQ(ends.dialing, LaneHandshake::State::kDone);
+      ASSERT_EQ(ends.accepting, LaneHandshake::State::kDone);
       EXPECT_EQ(ends.dialed.features, ours & theirs);
       EXPECT_EQ(ends.accepted.features, ours & theirs);
       EXPECT_EQ(ends.accepted.protocol, LinkProtocol::kTcp);
@@ -58,7 +58,7 @@ TEST(LinkHello, BothSidesLearnTheirCommonFeatures) {
 TEST(LinkHello, ALinkOfAOneSidedTransportIsOneAtBothEnds) {
   for (const LinkProtocol protocol : {LinkProtocol::kRdma, LinkProtocol::kFabric}) {
     const Ends ends = shake(feature_of(protocol), feature_of(protocol), protocol);
-    ASSERT_EQ(ends.accepting, Handshake::State::kDone);
+    ASSERT_EQ(ends.accepting, LaneHandshake::State::kDone);
     EXPECT_EQ(ends.dialed.protocol, protocol);
     EXPECT_EQ(ends.dialed.peer, 5u);
     EXPECT_EQ(ends.accepted.protocol, protocol);
@@ -71,9 +71,9 @@ TEST(LinkHello, AnEndWithoutATransportRefusesItsLinks) {
        {std::pair(0u, LinkProtocol::kRdma), std::pair(0u, LinkProtocol::kFabric),
         std::pair(kFabric, LinkProtocol::kRdma), std::pair(kRdma, LinkProtocol::kFabric)}) {
     const Ends ends = shake(kRdma | kFabric, features, protocol);
-    EXPECT_EQ(ends.accepting, Handshake::State::kFailed);
+    EXPECT_EQ(ends.accepting, LaneHandshake::State::kFailed);
     EXPECT_EQ(ends.refusal.code(), MC_UNSUPPORTED);
-    EXPECT_EQ(ends.dialing, Handshake::State::kFailed);
+    EXPECT_EQ(ends.dialing, LaneHandshake::State::kFailed);
   }
 }
 

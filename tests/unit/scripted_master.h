@@ -36,7 +36,7 @@ class ScriptedMaster final : public MasterPort {
   metadata::MemberList members_list;
   int refreshes = 0;
   std::deque<Published> published;
-  std::deque<Done<metadata::wire::PlaceAnswer>> places;
+  std::deque<Done<metadata::wire::ChooseHoldersAnswer>> places;
   std::deque<Done<metadata::wire::RemoveReply>> removes;
   std::deque<Located> locates;
   std::deque<Done<metadata::wire::MembersAnswer>> members_asked;
@@ -71,8 +71,8 @@ class ScriptedMaster final : public MasterPort {
     reply.changed.members = std::move(members);
     members_list.take(reply, now_ns());
   }
-  void place(const metadata::wire::Place&, std::uint64_t,
-             Done<metadata::wire::PlaceAnswer> done) override {
+  void choose_holders(const metadata::wire::ChooseHolders&, std::uint64_t,
+                      Done<metadata::wire::ChooseHoldersAnswer> done) override {
     places.push_back(std::move(done));
   }
   // No test makes these calls, or no test waits for the answer.

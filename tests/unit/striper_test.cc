@@ -60,7 +60,7 @@ class StriperTest : public ::testing::Test {
     striper_.begin(request_, *tenants_.front(), tenants_.front()->name_of("large"), *region, true);
     run();
     ASSERT_EQ(master_.places.size(), 1u);
-    master_.places.front()(metadata::wire::PlaceAnswer{.nodes = {{2}, {3}}});
+    master_.places.front()(metadata::wire::ChooseHoldersAnswer{.nodes = {{2}, {3}}});
     run();
     ASSERT_EQ(second_.seals.size(), 1u);
     ASSERT_EQ(third_.seals.size(), 1u);

@@ -83,20 +83,20 @@ void Batches::start(Batch& batch, std::uint32_t index) {
     end(batch, request, status_of(Outcome::kCancelled));
     return;
   }
-  Peer* const peer = peers_.find(request.segment);
+  EnginePeer* const peer = peers_.find(request.segment);
   if (peer == nullptr) {
     end(batch, request, {MC_INVALID_ARGUMENT, "no such segment is open"});
     return;
   }
-  if (peer->state == Peer::State::kReady) {
+  if (peer->state == EnginePeer::State::kReady) {
     route(batch, index, *peer);
     return;
   }
   wait_for_peer(batch, index, *peer);
-  if (peer->state == Peer::State::kUnknown) peers_.introduce(*peer, batch.deadline_ns);
+  if (peer->state == EnginePeer::State::kUnknown) peers_.introduce(*peer, batch.deadline_ns);
 }
 
-void Batches::wait_for_peer(Batch& batch, std::uint32_t index, Peer& peer) {
+void Batches::wait_for_peer(Batch& batch, std::uint32_t index, EnginePeer& peer) {
   batch.requests[index].state = State::kWaiting;
   hold(batch);
   ++waiting_;
@@ -124,7 +124,7 @@ void Batches::on_peer_lost(const RequestRef& waiting, const Status& status) {
 
 void Batches::expire_waiting(std::uint64_t now) {
   const Status late(MC_TIMEOUT, "the peer was not found by the deadline");
-  peers_.for_each([&](const Peer& peer) {
+  peers_.for_each([&](const EnginePeer& peer) {
     for (const RequestRef& waiting : peer.waiting) {
       Batch& batch = batch_at(waiting.slot);
       Request& request = batch.requests[waiting.index];
@@ -136,7 +136,7 @@ void Batches::expire_waiting(std::uint64_t now) {
 }
 
 // REQUIRES: the peer is ready.
-void Batches::route(Batch& batch, std::uint32_t index, Peer& peer) {
+void Batches::route(Batch& batch, std::uint32_t index, EnginePeer& peer) {
   Request& request = batch.requests[index];
   if (!batch.is_note(index)) {
     const MemoryRegistry::Registration* const own = memory_.find(request.local, request.size_bytes);
@@ -172,7 +172,8 @@ void Batches::route(Batch& batch, std::uint32_t index, Peer& peer) {
 }
 
 // The table may be older than the peer's registration, so read the table once more before an error.
-void Batches::look_again(Batch& batch, std::uint32_t index, Peer& peer, const Status& otherwise) {
+void Batches::look_again(Batch& batch, std::uint32_t index, EnginePeer& peer,
+                         const Status& otherwise) {
   Request& request = batch.requests[index];
   if (++request.looks >= kMaxLooks) {
     end(batch, request, otherwise);
@@ -190,7 +191,7 @@ void Batches::fill(const RequestRef& item, transport::Operation* operation,
   Request& request = batch.requests[item.index];
   operation->cookie = (std::uint64_t{item.slot} << 32) | item.index;
   operation->deadline_ns = batch.deadline_ns;
-  const Peer* const peer = peers_.find(request.segment);
+  const EnginePeer* const peer = peers_.find(request.segment);
   const DirectoryEntry* entry = nullptr;
   const bool is_note = batch.is_note(item.index);
   if (is_note) {
@@ -245,7 +246,7 @@ void Batches::on_completed(const transport::Event& event) {
   Request& request = batch.requests[index];
   if (request.state != State::kEnded) {
     request.bytes = event.bytes;
-    Peer* const peer = peers_.find(request.segment);
+    EnginePeer* const peer = peers_.find(request.segment);
     if (event.outcome == Outcome::kStale && peer != nullptr && request.failing == MC_OK) {
       look_again(batch, index, *peer, status_of(event.outcome));
     } else if (event.outcome == Outcome::kCancelled) {
@@ -261,8 +262,8 @@ void Batches::on_completed(const transport::Event& event) {
 
 void Batches::on_copied(Batch& batch, std::uint32_t index, Outcome last) {
   Request& request = batch.requests[index];
-  Peer* const peer = peers_.find(request.segment);
-  const bool ready = peer != nullptr && peer->state == Peer::State::kReady;
+  EnginePeer* const peer = peers_.find(request.segment);
+  const bool ready = peer != nullptr && peer->state == EnginePeer::State::kReady;
   if (request.failing == MC_OK) {
     end(batch, request, {});
   } else if (request.stale && ready) {

@@ -64,9 +64,9 @@ class Batches final : public PeerWaiters, public CopySink {
   Batch& batch_at(std::uint32_t slot) override { return *table_.at(slot); }
 
   void start(Batch& batch, std::uint32_t index);
-  void wait_for_peer(Batch& batch, std::uint32_t index, Peer& peer);
-  void route(Batch& batch, std::uint32_t index, Peer& peer);
-  void look_again(Batch& batch, std::uint32_t index, Peer& peer, const Status& otherwise);
+  void wait_for_peer(Batch& batch, std::uint32_t index, EnginePeer& peer);
+  void route(Batch& batch, std::uint32_t index, EnginePeer& peer);
+  void look_again(Batch& batch, std::uint32_t index, EnginePeer& peer, const Status& otherwise);
   void fill(const RequestRef& item, transport::Operation* operation, transport::Piece* piece);
   void end(Batch& batch, Request& request, const Status& status);
   void cancel(Batch& batch, Request& request, const Status& status);

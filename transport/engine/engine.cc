@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "libmc/auth/hello.h"
+#include "libmc/auth/cluster_hello.h"
 #include "libmc/base/clock.h"
 
 namespace mc::transfer {
@@ -193,16 +193,16 @@ Result<mc_transfer_segment> Engine::open_segment(const std::string& name,
   const auto address = names_->find(name, deadline_ns);  // without the lock: the store may be slow
   if (!address) return fail(address.error());
   Loop::Turn turn(loop_);
-  Peer* const peer = peers_.open(name, *address, deadline_ns);
+  EnginePeer* const peer = peers_.open(name, *address, deadline_ns);
   if (peer == nullptr) return fail(too_many_segments());
   const std::uint64_t losses = peer->losses;
   ++peer->users;
   const bool in_time = loop_.wait_until(peer->changed, deadline_ns, [&] {
-    return peer->state == Peer::State::kReady || peer->losses != losses ||
-           peer->state == Peer::State::kUnknown;
+    return peer->state == EnginePeer::State::kReady || peer->losses != losses ||
+           peer->state == EnginePeer::State::kUnknown;
   });
   --peer->users;
-  if (peer->state == Peer::State::kReady) return peer->id;
+  if (peer->state == EnginePeer::State::kReady) return peer->id;
   if (in_time) return fail(peer->failure);
   return fail(MC_TIMEOUT,
               "the engine at " + text_of(peer->address) + " did not tell its memory in time");
@@ -210,7 +210,7 @@ Result<mc_transfer_segment> Engine::open_segment(const std::string& name,
 
 Status Engine::close_segment(mc_transfer_segment segment) {
   Loop::Turn turn(loop_);
-  Peer* const peer = peers_.find(segment);
+  EnginePeer* const peer = peers_.find(segment);
   if (peer == nullptr) return no_segment();
   if (peer->users > 0) return {MC_BUSY, "another call waits for this segment"};
   const Status why(MC_CANCELLED, "its segment was closed");
@@ -224,14 +224,14 @@ Status Engine::probe(const std::string& name, std::uint64_t timeout_ns) {
   const auto address = names_->find(name, deadline_ns);
   if (!address) return address.error();
   Loop::Turn turn(loop_);
-  Peer* const peer = peers_.open_probe(name, *address, deadline_ns);
+  EnginePeer* const peer = peers_.open_probe(name, *address, deadline_ns);
   if (peer == nullptr) return too_many_segments();
   const bool in_time = loop_.wait_until(peer->changed, deadline_ns, [&] {
-    return peer->state == Peer::State::kReady || peer->state == Peer::State::kUnknown;
+    return peer->state == EnginePeer::State::kReady || peer->state == EnginePeer::State::kUnknown;
   });
   Status status = !in_time ? Status(MC_TIMEOUT, "no engine answered the probe in time")
-                  : peer->state == Peer::State::kReady ? Status()
-                                                       : peer->failure;
+                  : peer->state == EnginePeer::State::kReady ? Status()
+                                                             : peer->failure;
   peers_.close(*peer, {});
   return status;
 }
@@ -239,12 +239,12 @@ Status Engine::probe(const std::string& name, std::uint64_t timeout_ns) {
 Result<Directory> Engine::list_regions(mc_transfer_segment segment, std::uint64_t timeout_ns) {
   const std::uint64_t deadline_ns = now_ns() + timeout_ns;
   Loop::Turn turn(loop_);
-  Peer* const peer = peers_.find(segment);
+  EnginePeer* const peer = peers_.find(segment);
   if (peer == nullptr) return fail(no_segment());
   const std::uint64_t read = peer->tables_read;
   const std::uint64_t losses = peer->losses;
   ++peer->users;
-  if (peer->state == Peer::State::kUnknown) {
+  if (peer->state == EnginePeer::State::kUnknown) {
     peers_.introduce(*peer, deadline_ns);
   } else {
     peers_.read_table(*peer);
@@ -260,7 +260,7 @@ Result<Directory> Engine::list_regions(mc_transfer_segment segment, std::uint64_
 
 Result<bool> Engine::is_local(mc_transfer_segment segment) {
   Loop::Turn turn(loop_);
-  Peer* const peer = peers_.find(segment);
+  EnginePeer* const peer = peers_.find(segment);
   if (peer == nullptr) return fail(no_segment());
   return peer->same_host != nullptr;
 }

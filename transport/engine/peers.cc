@@ -12,7 +12,7 @@ constexpr std::uint64_t kTableNs = 2'000'000'000;
 constexpr std::size_t kFirstTableBytes = kDirectoryHeadBytes + 64 * kDirectoryEntryBytes;
 
 // By this engine's clock, or by the clock of the peer, which then hangs up.
-bool took_too_long(const Peer& peer, const Status& why) {
+bool took_too_long(const EnginePeer& peer, const Status& why) {
   return why.code() == MC_TIMEOUT ||
          (why.code() == MC_AGENT_UNAVAILABLE &&
           now_ns() - peer.introduced_ns >= transport::kHandshakeTimeoutNs / 2);
@@ -28,7 +28,7 @@ void Peers::start(transport::Transport& transport, Port& port, const EngineDescr
 
 const Address* Peers::address_of(transport::NodeId node) const {
   const Address* found = nullptr;
-  peers_.for_each([&](const Peer& peer) {
+  peers_.for_each([&](const EnginePeer& peer) {
     const bool connected = peer.transport_id != transport::kNoPeer;
     if (connected && peer.engine_descriptor.node == node) found = &peer.address;
   });
@@ -37,21 +37,22 @@ const Address* Peers::address_of(transport::NodeId node) const {
 
 // ---- Segments ---------------------------------------------------------------------------------
 
-Peer* Peers::add(const std::string& name, const Address& address) {
-  auto peer = std::make_unique<Peer>();
+EnginePeer* Peers::add(const std::string& name, const Address& address) {
+  auto peer = std::make_unique<EnginePeer>();
   peer->name = name;
   peer->address = address;
   return peers_.add(std::move(peer));
 }
 
-Peer* Peers::open(const std::string& name, const Address& address, std::uint64_t deadline_ns) {
-  Peer* peer = nullptr;
-  peers_.for_each([&](Peer& known) {
+EnginePeer* Peers::open(const std::string& name, const Address& address,
+                        std::uint64_t deadline_ns) {
+  EnginePeer* peer = nullptr;
+  peers_.for_each([&](EnginePeer& known) {
     if (known.name == name && !known.probe) peer = &known;
   });
   if (peer == nullptr) peer = add(name, address);
   if (peer == nullptr) return nullptr;
-  const bool unknown = peer->state == Peer::State::kUnknown;
+  const bool unknown = peer->state == EnginePeer::State::kUnknown;
   const bool moved = !unknown && peer->address != address;
   if (moved) {
     lose(*peer, {MC_AGENT_UNAVAILABLE, "the engine of that name has moved to another address"});
@@ -63,9 +64,9 @@ Peer* Peers::open(const std::string& name, const Address& address, std::uint64_t
   return peer;
 }
 
-Peer* Peers::open_probe(const std::string& name, const Address& address,
-                        std::uint64_t deadline_ns) {
-  Peer* const peer = add(name, address);
+EnginePeer* Peers::open_probe(const std::string& name, const Address& address,
+                              std::uint64_t deadline_ns) {
+  EnginePeer* const peer = add(name, address);
   if (peer == nullptr) return nullptr;
   peer->probe = true;
   introduce(*peer, deadline_ns);
@@ -73,16 +74,16 @@ Peer* Peers::open_probe(const std::string& name, const Address& address,
 }
 
 // Chunks that are being copied keep the objects that the copy needs.
-void Peers::close(Peer& peer, const Status& why) {
+void Peers::close(EnginePeer& peer, const Status& why) {
   lose(peer, why);
   peers_.remove(peer);
 }
 
-void Peers::lose(Peer& peer, const Status& status) {
+void Peers::lose(EnginePeer& peer, const Status& status) {
   if (peer.transport_id != transport::kNoPeer) transport_->close_peer(peer.transport_id);
   peer.transport_id = transport::kNoPeer;
   peer.same_host.reset();
-  peer.state = Peer::State::kUnknown;
+  peer.state = EnginePeer::State::kUnknown;
   peer.directory = {};
   peer.failure = status;
   peer.look_again = false;
@@ -94,7 +95,7 @@ void Peers::lose(Peer& peer, const Status& status) {
 }
 
 void Peers::on_lost(transport::PeerId lost) {
-  peers_.for_each([&](Peer& peer) {
+  peers_.for_each([&](EnginePeer& peer) {
     if (peer.transport_id != lost) return;
     lose(peer, {MC_AGENT_UNAVAILABLE, "the engine at " + text_of(peer.address) +
                                           " no longer answers; is its process alive?"});
@@ -103,13 +104,13 @@ void Peers::on_lost(transport::PeerId lost) {
 
 // ---- Introduction -----------------------------------------------------------------------------
 
-void Peers::introduce(Peer& peer, std::uint64_t patient_until_ns) {
+void Peers::introduce(EnginePeer& peer, std::uint64_t patient_until_ns) {
   peer.patient_until_ns = patient_until_ns;
   introduce(peer);
 }
 
-void Peers::introduce(Peer& peer) {
-  peer.state = Peer::State::kIntroducing;
+void Peers::introduce(EnginePeer& peer) {
+  peer.state = EnginePeer::State::kIntroducing;
   peer.introduced_ns = now_ns();
   const Status status = port_->introduce(peer.id, peer.address, peer.introduced_ns);
   if (!status.ok()) {
@@ -120,8 +121,8 @@ void Peers::introduce(Peer& peer) {
 }
 
 void Peers::on_introduced(std::uint64_t call, const Result<EngineDescriptor>& engine_descriptor) {
-  Peer* const peer = find(call);
-  if (peer == nullptr || peer->state != Peer::State::kIntroducing) return;
+  EnginePeer* const peer = find(call);
+  if (peer == nullptr || peer->state != EnginePeer::State::kIntroducing) return;
   if (!engine_descriptor) {
     const Status& why = engine_descriptor.error();
     if (now_ns() < peer->patient_until_ns && took_too_long(*peer, why)) {
@@ -133,7 +134,7 @@ void Peers::on_introduced(std::uint64_t call, const Result<EngineDescriptor>& en
     return;
   }
   peer->engine_descriptor = *engine_descriptor;
-  peer->state = Peer::State::kReady;
+  peer->state = EnginePeer::State::kReady;
   if (peer->probe) {
     peer->changed.notify_all();
     return;
@@ -142,7 +143,7 @@ void Peers::on_introduced(std::uint64_t call, const Result<EngineDescriptor>& en
   read_table(*peer);
 }
 
-bool Peers::connect(Peer& peer) {
+bool Peers::connect(EnginePeer& peer) {
   if (peer.transport_id != transport::kNoPeer) return true;
   auto connected = transport_->connect({peer.engine_descriptor.node, options_.lanes});
   if (!connected) {
@@ -155,13 +156,13 @@ bool Peers::connect(Peer& peer) {
 
 // ---- The region table -------------------------------------------------------------------------
 
-void Peers::read_table(Peer& peer) {
-  if (peer.state == Peer::State::kIntroducing) return;
-  if (peer.state == Peer::State::kReading) {
+void Peers::read_table(EnginePeer& peer) {
+  if (peer.state == EnginePeer::State::kIntroducing) return;
+  if (peer.state == EnginePeer::State::kReading) {
     peer.look_again = true;  // the read in progress may have begun before the change
     return;
   }
-  peer.state = Peer::State::kReading;
+  peer.state = EnginePeer::State::kReading;
   if (peer.same_host) {
     take_table(peer, peer.same_host->read_directory());
     return;
@@ -187,10 +188,10 @@ void Peers::read_table(Peer& peer) {
 }
 
 void Peers::on_table_read(const transport::Event& event) {
-  Peer* const peer = peers_.at(static_cast<std::uint32_t>(event.cookie));
+  EnginePeer* const peer = peers_.at(static_cast<std::uint32_t>(event.cookie));
   // A peer that was closed or lost meanwhile has another transport id, or none.
   if (peer == nullptr || peer->transport_id != event.peer) return;
-  if (peer->state != Peer::State::kReading) return;
+  if (peer->state != EnginePeer::State::kReading) return;
   if (event.outcome != transport::Outcome::kDone) {
     const Status why = transport::to_status(event.outcome);
     lose(*peer, {why.code(), "cannot read the region table of the engine at " +
@@ -200,15 +201,15 @@ void Peers::on_table_read(const transport::Event& event) {
   const auto size = directory_size(peer->table_bytes);
   if (size && *size > peer->table_bytes.size()) {
     peer->table_bytes.resize(*size);
-    peer->state = Peer::State::kReady;
+    peer->state = EnginePeer::State::kReady;
     read_table(*peer);
     return;
   }
   take_table(*peer, decode_directory(peer->table_bytes));
 }
 
-void Peers::take_table(Peer& peer, Result<Directory> directory) {
-  peer.state = Peer::State::kReady;
+void Peers::take_table(EnginePeer& peer, Result<Directory> directory) {
+  peer.state = EnginePeer::State::kReady;
   if (!directory && directory.error().code() == MC_BUSY && ++peer.torn_reads < kTornReads) {
     read_table(peer);
     return;

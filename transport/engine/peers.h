@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "transport/engine/engine_peer.h"
 #include "transport/engine/loop.h"
-#include "transport/engine/peer.h"
 #include "transport/engine/port.h"
 #include "transport/engine/slot_table.h"
 
@@ -38,21 +38,22 @@ class Peers final : public PortSink {
       : options_(options), loop_(loop), waiters_(waiters), peers_(MC_MAX_TRANSFER_SEGMENTS) {}
   void start(transport::Transport& transport, Port& port, const EngineDescriptor& own);
 
-  Peer* find(mc_transfer_segment segment) const { return peers_.find(segment); }
+  EnginePeer* find(mc_transfer_segment segment) const { return peers_.find(segment); }
   // Finds or adds the peer of that name, and introduces a peer that is unknown or has moved. The
   // caller waits on `changed`. Null: MC_MAX_TRANSFER_SEGMENTS are open.
-  Peer* open(const std::string& name, const Address& address, std::uint64_t deadline_ns);
+  EnginePeer* open(const std::string& name, const Address& address, std::uint64_t deadline_ns);
   // Introduces the engine at that address without keeping a segment. Null: as open().
-  Peer* open_probe(const std::string& name, const Address& address, std::uint64_t deadline_ns);
-  void close(Peer& peer, const Status& why);
+  EnginePeer* open_probe(const std::string& name, const Address& address,
+                         std::uint64_t deadline_ns);
+  void close(EnginePeer& peer, const Status& why);
 
   // Starts or restarts the introduction; repeats a slow introduction until patient_until_ns.
-  void introduce(Peer& peer, std::uint64_t patient_until_ns);
+  void introduce(EnginePeer& peer, std::uint64_t patient_until_ns);
   // Reads the region table. REQUIRES: the peer is introduced.
-  void read_table(Peer& peer);
+  void read_table(EnginePeer& peer);
   // Connects lanes if there are none. False: the attempt lost the peer.
-  bool connect(Peer& peer);
-  void lose(Peer& peer, const Status& status);
+  bool connect(EnginePeer& peer);
+  void lose(EnginePeer& peer, const Status& status);
 
   // Events of the transport.
   void on_table_read(const transport::Event& event);
@@ -67,9 +68,9 @@ class Peers final : public PortSink {
   const Address* address_of(transport::NodeId node) const override;
   void on_introduced(std::uint64_t call,
                      const Result<EngineDescriptor>& engine_descriptor) override;
-  Peer* add(const std::string& name, const Address& address);
-  void introduce(Peer& peer);
-  void take_table(Peer& peer, Result<Directory> directory);
+  EnginePeer* add(const std::string& name, const Address& address);
+  void introduce(EnginePeer& peer);
+  void take_table(EnginePeer& peer, Result<Directory> directory);
 
   const Options options_;
   Loop& loop_;
@@ -77,7 +78,7 @@ class Peers final : public PortSink {
   transport::Transport* transport_ = nullptr;
   Port* port_ = nullptr;
   EngineDescriptor own_{};
-  SlotTable<Peer> peers_;
+  SlotTable<EnginePeer> peers_;
 };
 
 }  // namespace mc::transfer

@@ -53,7 +53,7 @@ void Port::start(transport::Transport& transport, const EngineDescriptor& own) {
   own_hello_.incarnation = own.incarnation;
 }
 
-Status Port::shake(const Address& to, std::unique_ptr<transport::tcp::Handshake> inner,
+Status Port::shake(const Address& to, std::unique_ptr<transport::tcp::LaneHandshake> inner,
                    const DialRequest& request, std::uint64_t now_ns) {
   auto socket = transport::tcp::start_connect(to.host, to.port);
   if (!socket) return socket.error();

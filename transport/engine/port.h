@@ -11,8 +11,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "libmc/auth/cluster_hello.h"
 #include "libmc/auth/cluster_key.h"
-#include "libmc/auth/hello.h"
 #include "transport/engine/address.h"
 #include "transport/engine/wire/engine_descriptor.h"
 #include "transport/tcp/handshakes.h"
@@ -54,7 +54,7 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
  private:
   Port(Address address, metadata::rpc::ClusterKey key, PortSink& sink)
       : address_(std::move(address)), key_(std::move(key)), sink_(sink) {}
-  Status shake(const Address& to, std::unique_ptr<transport::tcp::Handshake> inner,
+  Status shake(const Address& to, std::unique_ptr<transport::tcp::LaneHandshake> inner,
                const transport::DialRequest& request, std::uint64_t now_ns);
   void on_link(transport::Link link) override;
   void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
@@ -62,7 +62,7 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
   Address address_;
   const metadata::rpc::ClusterKey key_;
   PortSink& sink_;
-  metadata::rpc::Hello own_hello_;
+  metadata::rpc::ClusterHello own_hello_;
   EngineDescriptor own_{};
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;

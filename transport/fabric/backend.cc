@@ -3,11 +3,11 @@
 
 namespace mc::transport::fabric {
 
-std::unique_ptr<one_sided::Peer> Backend::make_peer(PeerId id, const PeerSpec& spec) {
-  return std::make_unique<Peer>(requester_, id, spec);
+std::unique_ptr<one_sided::OneSidedPeer> Backend::make_peer(PeerId id, const PeerSpec& spec) {
+  return std::make_unique<FabricPeer>(requester_, id, spec);
 }
 
-std::vector<std::byte> Backend::hello(one_sided::Peer& peer) {
+std::vector<std::byte> Backend::hello(one_sided::OneSidedPeer& peer) {
   of(peer).attend_again_ns = 0;
   return encode(HelloBody{kLinkVersion, 0});
 }
@@ -18,7 +18,7 @@ std::vector<std::byte> Backend::describe(RegionId region) const {
 
 std::vector<std::byte> Backend::ping() const { return encode_empty(MessageKind::kPing); }
 
-bool Backend::take(one_sided::Peer& peer, const ControlHeader& header,
+bool Backend::take(one_sided::OneSidedPeer& peer, const ControlHeader& header,
                    std::span<const std::byte> body, std::uint64_t now_ns) {
   const auto message = decode_body(header, body, false);
   if (!message) return false;
@@ -41,7 +41,7 @@ bool Backend::take(one_sided::Peer& peer, const ControlHeader& header,
   }
 }
 
-void Backend::on_notified(Peer& peer, const NotifiedBody& notified) {
+void Backend::on_notified(FabricPeer& peer, const NotifiedBody& notified) {
   if (!peer.notices_sent.contains(notified.number)) return;
   one_sided::OperationBook& operations = requester_.operations();
   OperationState& operation = *operations.find(notified.number);
@@ -50,27 +50,32 @@ void Backend::on_notified(Peer& peer, const NotifiedBody& notified) {
   operations.end(operation, outcome);
 }
 
-Outcome Backend::queue(one_sided::Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+Outcome Backend::queue(one_sided::OneSidedPeer& peer, OperationState& operation,
+                       std::uint64_t now_ns) {
   return queues_.add(of(peer), operation, now_ns);
 }
 
-void Backend::pump(one_sided::Peer& peer, std::uint64_t now_ns) { queues_.pump(of(peer), now_ns); }
+void Backend::pump(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) {
+  queues_.pump(of(peer), now_ns);
+}
 
-void Backend::on_notice_ended(one_sided::Peer& peer, OperationId operation) {
+void Backend::on_notice_ended(one_sided::OneSidedPeer& peer, OperationId operation) {
   of(peer).notices_sent.erase(operation);
 }
 
-void Backend::look_after_lanes(one_sided::Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
+void Backend::look_after_lanes(one_sided::OneSidedPeer& peer, std::uint64_t now_ns,
+                               std::uint64_t away_ns) {
   lanes_.look_after(of(peer), now_ns, away_ns);
 }
 
-void Backend::close_lanes(one_sided::Peer& peer, const std::string& why, std::uint64_t now_ns) {
+void Backend::close_lanes(one_sided::OneSidedPeer& peer, const std::string& why,
+                          std::uint64_t now_ns) {
   lanes_.fail_all(of(peer), why, now_ns);
 }
 
-void Backend::abandon_lanes_of(one_sided::Peer& asked, OperationId operation,
+void Backend::abandon_lanes_of(one_sided::OneSidedPeer& asked, OperationId operation,
                                std::uint64_t now_ns) {
-  Peer& peer = of(asked);
+  FabricPeer& peer = of(asked);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     const Lane* lane = peer.places[at].lane.get();
     if (lane != nullptr && lane->carries(operation)) {
@@ -79,20 +84,20 @@ void Backend::abandon_lanes_of(one_sided::Peer& asked, OperationId operation,
   }
 }
 
-void Backend::fall_asleep(one_sided::Peer& peer, std::uint64_t now_ns) {
+void Backend::fall_asleep(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) {
   lanes_.fail_all(of(peer), "nothing to do", now_ns);
 }
 
 // The lanes stay: each lane detects a dead peer by itself.
-void Backend::on_link_failed(one_sided::Peer& peer, std::uint64_t) {
+void Backend::on_link_failed(one_sided::OneSidedPeer& peer, std::uint64_t) {
   // The notifications may have arrived.
   for (const OperationId id : std::set(of(peer).notices_sent)) {
     requester_.operations().end(*requester_.operations().find(id), Outcome::kPeerLost);
   }
 }
 
-void Backend::on_lost(one_sided::Peer& asked, std::uint64_t now_ns) {
-  Peer& peer = of(asked);
+void Backend::on_lost(one_sided::OneSidedPeer& asked, std::uint64_t now_ns) {
+  FabricPeer& peer = of(asked);
   lanes_.fail_all(peer, "the peer is lost", now_ns);
   peer.small_waiting.clear();
   peer.bulk_waiting.clear();

@@ -311,8 +311,8 @@ void FabricTransport::hand_out(std::vector<Event>& events) {
 }
 
 std::string FabricTransport::describe_rails(PeerId id) const {
-  const one_sided::Peer* peer = requester_.peers().find(id);
-  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const Peer&>(*peer));
+  const one_sided::OneSidedPeer* peer = requester_.peers().find(id);
+  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const FabricPeer&>(*peer));
 }
 
 std::string FabricTransport::obstacles() const {

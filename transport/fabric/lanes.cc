@@ -18,7 +18,7 @@ constexpr std::uint32_t kMostFailures = 2;
 // Polls a lane when the descriptor of its completion queue is readable.
 class LaneEvents : public Watched {
  public:
-  LaneEvents(Lanes& lanes, Peer& peer, std::size_t place)
+  LaneEvents(Lanes& lanes, FabricPeer& peer, std::size_t place)
       : lanes_(lanes), peer_(peer), place_(place) {}
   void on_edge(std::uint64_t now_ns) override {
     static_cast<void>(lanes_.poll_lane(peer_, place_, now_ns));
@@ -26,14 +26,14 @@ class LaneEvents : public Watched {
 
  private:
   Lanes& lanes_;
-  Peer& peer_;
+  FabricPeer& peer_;
   const std::size_t place_;
 };
 
 }  // namespace
 
 // Makes places for the domains that both sides have now. Closes lanes whose other end has changed.
-void Lanes::find_places(Peer& peer, std::uint64_t now_ns) {
+void Lanes::find_places(FabricPeer& peer, std::uint64_t now_ns) {
   std::vector<std::string> ours, theirs;
   std::vector<std::uint8_t> our_slots, their_slots;
   for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
@@ -77,8 +77,8 @@ void Lanes::find_places(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+void Lanes::open(FabricPeer& peer, std::size_t at, std::uint64_t now_ns) {
+  LaneRecord& place = peer.places[at];
   const auto cannot = [&](std::string why) {
     place.why = std::move(why);
     peer.rails.on_failed(at, now_ns);
@@ -109,14 +109,14 @@ void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   look(peer, at, now_ns);
 }
 
-void Lanes::attend(Peer& peer, const Domain& domain, std::uint64_t now_ns) {
+void Lanes::attend(FabricPeer& peer, const Domain& domain, std::uint64_t now_ns) {
   if (now_ns < peer.attend_again_ns || !domain.wants_attention() || !peer.link.introduced()) return;
   peer.attend_again_ns = now_ns + kAttendAgainNs;
   static_cast<void>(peer.link->send(encode_empty(MessageKind::kAttend)));
 }
 
-void Lanes::look(Peer& peer, std::size_t at, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+void Lanes::look(FabricPeer& peer, std::size_t at, std::uint64_t now_ns) {
+  LaneRecord& place = peer.places[at];
   attend(peer, place.lane->domain(), now_ns);
   const Lane::Posted posted = place.lane->look(peer.remote.at(place.theirs));
   activate(peer);
@@ -127,8 +127,8 @@ void Lanes::look(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   }
 }
 
-void Lanes::on_looked(Peer& peer, std::size_t at, bool came, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+void Lanes::on_looked(FabricPeer& peer, std::size_t at, bool came, std::uint64_t now_ns) {
+  LaneRecord& place = peer.places[at];
   if (!came || place.lane->beacon() != place.remote_epoch) {
     return fail(peer, at,
                 came ? "another process answers at the peer's address"
@@ -143,8 +143,8 @@ void Lanes::on_looked(Peer& peer, std::size_t at, bool came, std::uint64_t now_n
   requester_.look_soon();
 }
 
-void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+void Lanes::fail(FabricPeer& peer, std::size_t at, std::string why, std::uint64_t now_ns) {
+  LaneRecord& place = peer.places[at];
   if (place.lane == nullptr) return;
   const std::unique_ptr<Lane> lane = std::move(place.lane);
   const std::vector<Slice> slices = lane->outstanding();
@@ -161,11 +161,12 @@ void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_
   requester_.look_soon();
 }
 
-void Lanes::fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns) {
+void Lanes::fail_all(FabricPeer& peer, const std::string& why, std::uint64_t now_ns) {
   for (std::size_t at = 0; at < peer.places.size(); ++at) fail(peer, at, why, now_ns);
 }
 
-void Lanes::on_domains(Peer& peer, const std::vector<DomainEntry>& domains, std::uint64_t now_ns) {
+void Lanes::on_domains(FabricPeer& peer, const std::vector<DomainEntry>& domains,
+                       std::uint64_t now_ns) {
   peer.remote.clear();
   peer.epochs = {};
   for (const DomainEntry& domain : domains) {
@@ -180,9 +181,9 @@ void Lanes::on_domains(Peer& peer, const std::vector<DomainEntry>& domains, std:
   requester_.look_soon();
 }
 
-void Lanes::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
+void Lanes::look_after(FabricPeer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
-    Place& place = peer.places[at];
+    LaneRecord& place = peer.places[at];
     if (place.lane == nullptr) continue;
     place.since_ns += away_ns;
     const bool waits = place.state == LaneState::kLooking || place.lane->posted() > 0;
@@ -196,7 +197,7 @@ void Lanes::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) 
   }
 }
 
-void Lanes::take_back(Peer& peer, const Place& place, Slice slice) {
+void Lanes::take_back(FabricPeer& peer, const LaneRecord& place, Slice slice) {
   one_sided::OperationBook& operations = requester_.operations();
   OperationState* operation = operations.find(slice.operation);
   if (operation == nullptr) return;
@@ -224,7 +225,7 @@ void Lanes::take_back(Peer& peer, const Place& place, Slice slice) {
 }
 
 // Called after the peer has told its serving endpoints.
-void Lanes::release_held(Peer& peer) {
+void Lanes::release_held(FabricPeer& peer) {
   std::map<std::uint8_t, std::uint64_t> open;
   std::erase_if(peer.held, [&](const HeldWrite& held) {
     if (peer.epochs[held.slot] == held.epoch) {
@@ -240,9 +241,9 @@ void Lanes::release_held(Peer& peer) {
   }
 }
 
-void Lanes::on_completion(Peer& peer, std::size_t at, const Completion& completion,
+void Lanes::on_completion(FabricPeer& peer, std::size_t at, const Completion& completion,
                           std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+  LaneRecord& place = peer.places[at];
   const auto taken = place.lane->take(completion);
   if (!taken) return;
   const Slice slice = *taken;
@@ -267,9 +268,9 @@ void Lanes::on_completion(Peer& peer, std::size_t at, const Completion& completi
   measure(peer, place, at, now_ns);
 }
 
-bool Lanes::poll_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
+bool Lanes::poll_lane(FabricPeer& peer, std::size_t at, std::uint64_t now_ns) {
   std::array<Completion, kLaneDepth> completions;
-  Place& place = peer.places[at];
+  LaneRecord& place = peer.places[at];
   if (place.lane == nullptr) return false;
   const std::size_t count = place.lane->endpoint().poll(completions);
   // A completion may close the lane, which takes the other slices back.
@@ -279,7 +280,7 @@ bool Lanes::poll_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   return count > 0;
 }
 
-void Lanes::activate(Peer& peer) {
+void Lanes::activate(FabricPeer& peer) {
   if (std::exchange(peer.active, true)) return;
   active_.push_back(peer.id);
 }
@@ -287,12 +288,12 @@ void Lanes::activate(Peer& peer) {
 bool Lanes::poll(std::uint64_t now_ns) {
   bool any = false;
   std::erase_if(active_, [&](PeerId id) {
-    one_sided::Peer* const asked = requester_.peers().find(id);
+    one_sided::OneSidedPeer* const asked = requester_.peers().find(id);
     if (asked == nullptr) return true;
-    Peer* const peer = &of(*asked);
+    FabricPeer* const peer = &of(*asked);
     peer->active = false;
     for (std::size_t at = 0; at < peer->places.size(); ++at) {
-      const Place& place = peer->places[at];
+      const LaneRecord& place = peer->places[at];
       if (place.lane == nullptr || (place.lane->posted() == 0 && !place.full)) continue;
       any = poll_lane(*peer, at, now_ns) || any;
       peer->active = peer->active || (place.lane != nullptr && place.lane->posted() > 0);
@@ -304,8 +305,8 @@ bool Lanes::poll(std::uint64_t now_ns) {
 
 bool Lanes::may_sleep() {
   return std::ranges::all_of(active_, [&](PeerId id) {
-    one_sided::Peer* peer = requester_.peers().find(id);
-    return peer == nullptr || std::ranges::all_of(of(*peer).places, [](const Place& place) {
+    one_sided::OneSidedPeer* peer = requester_.peers().find(id);
+    return peer == nullptr || std::ranges::all_of(of(*peer).places, [](const LaneRecord& place) {
              if (place.lane == nullptr || place.lane->posted() == 0) return true;
              Endpoint& endpoint = place.lane->endpoint();
              return endpoint.wait_fd() >= 0 && endpoint.may_sleep(place.lane->domain().fabric());
@@ -314,24 +315,24 @@ bool Lanes::may_sleep() {
 }
 
 // Bytes that arrive without a pause measure the bandwidth of the rail.
-void Lanes::measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns) {
+void Lanes::measure(FabricPeer& peer, LaneRecord& place, std::size_t rail, std::uint64_t now_ns) {
   if (place.measured_bytes < kMinSliceBytes || now_ns <= place.measured_ns) return;
   peer.rails.on_measured(rail, place.measured_bytes, now_ns - place.measured_ns);
   place.measured_bytes = 0;
   place.measured_ns = now_ns;
 }
 
-void Lanes::on_full(Peer& peer, Place& place) {
+void Lanes::on_full(FabricPeer& peer, LaneRecord& place) {
   place.full = is_full_ = true;
   activate(peer);
 }
 
 void Lanes::try_again(std::uint64_t now_ns) {
   is_full_ = false;
-  requester_.peers().each([&](one_sided::Peer& asked) {
-    Peer& peer = of(asked);
+  requester_.peers().each([&](one_sided::OneSidedPeer& asked) {
+    FabricPeer& peer = of(asked);
     for (std::size_t at = 0; at < peer.places.size(); ++at) {
-      Place& place = peer.places[at];
+      LaneRecord& place = peer.places[at];
       if (!std::exchange(place.full, false)) continue;
       requester_.pump_later(peer);
       if (place.state == LaneState::kLooking) look(peer, at, now_ns);
@@ -342,7 +343,7 @@ void Lanes::try_again(std::uint64_t now_ns) {
 // ---- Domains of this host ---------------------------------------------------------------------
 
 void Lanes::on_closing(std::size_t slot, std::uint64_t now_ns) {
-  requester_.peers().each([&](one_sided::Peer& peer) {
+  requester_.peers().each([&](one_sided::OneSidedPeer& peer) {
     for (std::size_t at = 0; at < of(peer).places.size(); ++at) {
       if (of(peer).places[at].ours == slot)
         fail(of(peer), at, "the local domain is closed", now_ns);
@@ -351,17 +352,17 @@ void Lanes::on_closing(std::size_t slot, std::uint64_t now_ns) {
 }
 
 void Lanes::on_domains_changed(std::uint64_t now_ns) {
-  requester_.peers().each([&](one_sided::Peer& peer) { find_places(of(peer), now_ns); });
+  requester_.peers().each([&](one_sided::OneSidedPeer& peer) { find_places(of(peer), now_ns); });
   requester_.look_soon();
 }
 
 // ---- Reports ----------------------------------------------------------------------------------
 
 void Lanes::report(std::vector<RailReport>& reports) const {
-  requester_.peers().each([&](one_sided::Peer& asked) {
-    const Peer& peer = of(asked);
+  requester_.peers().each([&](one_sided::OneSidedPeer& asked) {
+    const FabricPeer& peer = of(asked);
     for (std::size_t at = 0; at < peer.places.size(); ++at) {
-      const Place& place = peer.places[at];
+      const LaneRecord& place = peer.places[at];
       RailReport report;
       report.peer = peer.id;
       report.transport = "fabric";
@@ -374,10 +375,10 @@ void Lanes::report(std::vector<RailReport>& reports) const {
   });
 }
 
-std::string Lanes::describe(const Peer& peer) const {
+std::string Lanes::describe(const FabricPeer& peer) const {
   static constexpr const char* kStates[] = {"down", "looking", "up"};
   std::string text;
-  for (const Place& place : peer.places) {
+  for (const LaneRecord& place : peer.places) {
     text += domains_[place.ours]->name() + " to their " + std::to_string(place.theirs) + ": ";
     text += kStates[static_cast<std::size_t>(place.state)];
     if (!place.why.empty()) text += " (" + place.why + ")";

@@ -31,7 +31,7 @@ namespace mc::transport::fabric {
 enum class LaneState : std::uint8_t { kDown, kLooking, kUp };
 
 // The place of a lane, open or not: a rail.
-struct Place {
+struct LaneRecord {
   std::uint8_t ours = 0;
   std::uint8_t theirs = 0;
   LaneState state = LaneState::kDown;
@@ -53,17 +53,17 @@ struct HeldWrite {
   Slice slice;
 };
 
-struct Peer final : public one_sided::Peer {
-  using one_sided::Peer::Peer;
+struct FabricPeer final : public one_sided::OneSidedPeer {
+  using one_sided::OneSidedPeer::OneSidedPeer;
   bool is_up() const override { return rails.up_count() > 0; }
   std::uint64_t remote_slots() const override {
     std::uint64_t slots = 0;
-    for (const Place& place : places) slots |= std::uint64_t{1} << place.theirs;
+    for (const LaneRecord& place : places) slots |= std::uint64_t{1} << place.theirs;
     return slots;
   }
 
   std::map<std::uint8_t, DomainEntry> remote;
-  std::vector<Place> places;
+  std::vector<LaneRecord> places;
   Rails rails{0};
   std::uint64_t attend_again_ns = 0;
   Queue<OperationId> small_waiting;
@@ -75,7 +75,7 @@ struct Peer final : public one_sided::Peer {
   bool active = false;  // in the list of peers to poll
 };
 
-inline Peer& of(one_sided::Peer& peer) { return static_cast<Peer&>(peer); }
+inline FabricPeer& of(one_sided::OneSidedPeer& peer) { return static_cast<FabricPeer&>(peer); }
 
 class Lanes {
  public:
@@ -84,12 +84,12 @@ class Lanes {
 
   // Takes the completions of lanes. True: there was one.
   bool poll(std::uint64_t now_ns);
-  bool poll_lane(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  bool poll_lane(FabricPeer& peer, std::size_t place, std::uint64_t now_ns);
   // Whether requests are out.
   bool is_busy() const { return !active_.empty(); }
   // Whether each lane with requests out will signal its descriptor.
   bool may_sleep();
-  void on_domains(Peer& peer, const std::vector<DomainEntry>& domains, std::uint64_t now_ns);
+  void on_domains(FabricPeer& peer, const std::vector<DomainEntry>& domains, std::uint64_t now_ns);
 
   // Before a domain of this host is closed; after that, or when a domain was opened.
   void on_closing(std::size_t slot, std::uint64_t now_ns);
@@ -101,17 +101,17 @@ class Lanes {
   };
   std::vector<Broken>& broken() { return broken_; }
 
-  void look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
-  void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
-  void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
+  void look_after(FabricPeer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
+  void fail(FabricPeer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
+  void fail_all(FabricPeer& peer, const std::string& why, std::uint64_t now_ns);
 
   // Asks the peer to call its provider often, if the provider works only while called. To be
   // called before each request.
-  void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
+  void attend(FabricPeer& peer, const Domain& domain, std::uint64_t now_ns);
   // Polls the peer's lanes from now on, as long as requests are out.
-  void activate(Peer& peer);
+  void activate(FabricPeer& peer);
   // The provider of a lane had no room for a request.
-  void on_full(Peer& peer, Place& place);
+  void on_full(FabricPeer& peer, LaneRecord& place);
   // Offers again what found no room. The provider has worked since.
   void try_again(std::uint64_t now_ns);
   // Whether try_again() has something to do, a little later.
@@ -119,19 +119,19 @@ class Lanes {
 
   void report(std::vector<RailReport>& reports) const;
   // For operators: each lane of a peer with the state and the last failure.
-  std::string describe(const Peer& peer) const;
+  std::string describe(const FabricPeer& peer) const;
 
  private:
-  void find_places(Peer& peer, std::uint64_t now_ns);
-  void open(Peer& peer, std::size_t place, std::uint64_t now_ns);
-  void look(Peer& peer, std::size_t place, std::uint64_t now_ns);
-  void on_looked(Peer& peer, std::size_t place, bool came, std::uint64_t now_ns);
-  void on_completion(Peer& peer, std::size_t place, const Completion& completion,
+  void find_places(FabricPeer& peer, std::uint64_t now_ns);
+  void open(FabricPeer& peer, std::size_t place, std::uint64_t now_ns);
+  void look(FabricPeer& peer, std::size_t place, std::uint64_t now_ns);
+  void on_looked(FabricPeer& peer, std::size_t place, bool came, std::uint64_t now_ns);
+  void on_completion(FabricPeer& peer, std::size_t place, const Completion& completion,
                      std::uint64_t now_ns);
-  void measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns);
+  void measure(FabricPeer& peer, LaneRecord& place, std::size_t rail, std::uint64_t now_ns);
   // A slice that failed, or whose lane was closed.
-  void take_back(Peer& peer, const Place& place, Slice slice);
-  void release_held(Peer& peer);
+  void take_back(FabricPeer& peer, const LaneRecord& place, Slice slice);
+  void release_held(FabricPeer& peer);
 
   const DomainSlots& domains_;
   one_sided::Requester& requester_;

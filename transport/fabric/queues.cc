@@ -12,7 +12,7 @@ constexpr std::size_t kMaxUnanswered = 64;
 constexpr std::size_t kMaxUnsentBytes = 128 * 1024;
 }  // namespace
 
-Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+Outcome Queues::add(FabricPeer& peer, OperationState& operation, std::uint64_t now_ns) {
   peer.used_ns = now_ns;
   if (operation.verb == Verb::kNotify) {
     peer.notices_waiting.push(operation.id);
@@ -25,7 +25,7 @@ Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns)
   return Outcome::kDone;
 }
 
-void Queues::pump(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump(FabricPeer& peer, std::uint64_t now_ns) {
   pump_notices(peer);
   if (!peer.is_up()) return;
   pump_small(peer, now_ns);
@@ -33,7 +33,7 @@ void Queues::pump(Peer& peer, std::uint64_t now_ns) {
 }
 
 // Notifications are short and rare. The link carries them, and authenticates the sender.
-void Queues::pump_notices(Peer& peer) {
+void Queues::pump_notices(FabricPeer& peer) {
   while (peer.link.introduced() && !peer.notices_waiting.empty() &&
          peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {
     const OperationState* operation = requester_.operations().find(peer.notices_waiting.front());
@@ -48,18 +48,18 @@ void Queues::pump_notices(Peer& peer) {
   }
 }
 
-std::optional<std::size_t> Queues::choose(Peer& peer, std::uint64_t bytes) {
+std::optional<std::size_t> Queues::choose(FabricPeer& peer, std::uint64_t bytes) {
   const auto rail = peer.rails.choose(bytes);
   if (!rail) {
     if (peer.rails.lacks_credit(bytes)) requester_.wait_for_credit(peer);
     return std::nullopt;
   }
-  const Place& place = peer.places[*rail];
+  const LaneRecord& place = peer.places[*rail];
   return place.lane->has_room() && !place.full ? rail : std::nullopt;
 }
 
 // False: the operation waits for keys, or has been given up.
-bool Queues::is_ready(Peer& peer, OperationState& operation) {
+bool Queues::is_ready(FabricPeer& peer, OperationState& operation) {
   if (!requester_.is_ready(peer, operation)) return false;
   // The peer may allow less now than when the region was imported.
   const bool is_allowed =
@@ -68,9 +68,9 @@ bool Queues::is_ready(Peer& peer, OperationState& operation) {
   return is_allowed;
 }
 
-std::uint32_t Queues::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,
+std::uint32_t Queues::post(FabricPeer& peer, std::size_t at, OperationState& operation, Slice slice,
                            Cursor* after, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+  LaneRecord& place = peer.places[at];
   const Domain& domain = place.lane->domain();
   const RemoteRegion& region = *requester_.remote_regions().find(operation.region);
   const std::uint64_t offset_bytes = operation.offset_bytes + slice.offset_bytes;
@@ -135,7 +135,7 @@ std::uint32_t Queues::post(Peer& peer, std::size_t at, OperationState& operation
   return slice.size_bytes;
 }
 
-void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_small(FabricPeer& peer, std::uint64_t now_ns) {
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     const OperationId id = peer.small_waiting.front();
     if (!requester_.operations().goes_on(id)) continue;
@@ -159,7 +159,7 @@ void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
 }
 
 // False: a slice must wait for room or keys.
-bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
+bool Queues::resend(FabricPeer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
     const OperationId id = slice.operation;
@@ -190,7 +190,7 @@ bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   return true;
 }
 
-void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_bulk(FabricPeer& peer, std::uint64_t now_ns) {
   while (!peer.bulk_waiting.empty()) {
     const OperationId id = peer.bulk_waiting.front();
     if (!requester_.operations().goes_on(id)) {

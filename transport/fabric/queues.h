@@ -22,19 +22,19 @@ class Queues {
   Queues(const LocalRegions& regions, one_sided::Requester& requester, Lanes& lanes)
       : regions_(regions), requester_(requester), lanes_(lanes) {}
 
-  Outcome add(Peer& peer, OperationState& operation, std::uint64_t now_ns);
-  void pump(Peer& peer, std::uint64_t now_ns);
+  Outcome add(FabricPeer& peer, OperationState& operation, std::uint64_t now_ns);
+  void pump(FabricPeer& peer, std::uint64_t now_ns);
 
  private:
-  void pump_notices(Peer& peer);
-  void pump_small(Peer& peer, std::uint64_t now_ns);
-  bool resend(Peer& peer, std::uint64_t now_ns);
-  void pump_bulk(Peer& peer, std::uint64_t now_ns);
-  bool is_ready(Peer& peer, OperationState& operation);
-  std::optional<std::size_t> choose(Peer& peer, std::uint64_t bytes);
+  void pump_notices(FabricPeer& peer);
+  void pump_small(FabricPeer& peer, std::uint64_t now_ns);
+  bool resend(FabricPeer& peer, std::uint64_t now_ns);
+  void pump_bulk(FabricPeer& peer, std::uint64_t now_ns);
+  bool is_ready(FabricPeer& peer, OperationState& operation);
+  std::optional<std::size_t> choose(FabricPeer& peer, std::uint64_t bytes);
   // Posts the slice, or as much of the slice as a request can carry; returns the bytes. 0: nothing
   // was posted, since the operation was given up, or there is no room now.
-  std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
+  std::uint32_t post(FabricPeer& peer, std::size_t place, OperationState& operation, Slice slice,
                      Cursor* after, std::uint64_t now_ns);
 
   const LocalRegions& regions_;

@@ -15,12 +15,12 @@ namespace mc::transport {
 namespace {
 
 namespace rpc = metadata::rpc;
-using tcp::Handshake;
+using tcp::LaneHandshake;
 
-class KeyedHandshake final : public Handshake {
+class KeyedHandshake final : public LaneHandshake {
  public:
-  KeyedHandshake(const rpc::Hello& own, rpc::ClusterKey key, bool dialer,
-                 std::unique_ptr<Handshake> inner)
+  KeyedHandshake(const rpc::ClusterHello& own, rpc::ClusterKey key, bool dialer,
+                 std::unique_ptr<LaneHandshake> inner)
       : proof_(own, std::move(key), dialer, false, true), inner_(std::move(inner)) {}
 
   State advance(const tcp::Wire& wire) override {
@@ -114,7 +114,7 @@ class KeyedHandshake final : public Handshake {
   static constexpr char kTlsAlert = 21, kTlsHandshake = 22, kTlsMajor = 3;
 
   rpc::KeyProof proof_;
-  std::unique_ptr<Handshake> inner_;
+  std::unique_ptr<LaneHandshake> inner_;
   bool bound_ = false;  // the proof is bound to the TLS session
   std::size_t sent_ = 0;
   std::array<char, rpc::kHelloBytes> in_{};
@@ -124,8 +124,9 @@ class KeyedHandshake final : public Handshake {
 
 }  // namespace
 
-std::unique_ptr<Handshake> make_keyed_handshake(const rpc::Hello& own, const rpc::ClusterKey& key,
-                                                bool dialer, std::unique_ptr<Handshake> inner) {
+std::unique_ptr<LaneHandshake> make_keyed_handshake(const rpc::ClusterHello& own,
+                                                    const rpc::ClusterKey& key, bool dialer,
+                                                    std::unique_ptr<LaneHandshake> inner) {
   return std::make_unique<KeyedHandshake>(own, key, dialer, std::move(inner));
 }
 

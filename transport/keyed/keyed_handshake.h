@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The handshake before a lane of the data network. Both sides prove the cluster key
-//   (libmc/auth/hello.h has the messages); then the transport's own hello runs. Agents and
+//   (libmc/auth/cluster_hello.h has the messages); then the transport's own hello runs. Agents and
 //   transfer engines use this handshake; a lane connects two agents or two engines.
 // Threads: the socket's owner.
 // Trusts: no peer. Reads 104 bytes, then the bytes of the inner handshake.
@@ -9,16 +9,16 @@
 
 #include <memory>
 
+#include "libmc/auth/cluster_hello.h"
 #include "libmc/auth/cluster_key.h"
-#include "libmc/auth/hello.h"
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 namespace mc::transport {
 
 // dialer: this side opened the lane. inner: runs after the proof.
-std::unique_ptr<tcp::Handshake> make_keyed_handshake(const metadata::rpc::Hello& own,
-                                                     const metadata::rpc::ClusterKey& key,
-                                                     bool dialer,
-                                                     std::unique_ptr<tcp::Handshake> inner);
+std::unique_ptr<tcp::LaneHandshake> make_keyed_handshake(const metadata::rpc::ClusterHello& own,
+                                                         const metadata::rpc::ClusterKey& key,
+                                                         bool dialer,
+                                                         std::unique_ptr<tcp::LaneHandshake> inner);
 
 }  // namespace mc::transport

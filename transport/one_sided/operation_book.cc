@@ -5,7 +5,7 @@ namespace mc::transport::one_sided {
 
 void OperationBook::end(OperationState& operation, Outcome outcome) {
   events_.push_back(ended(operation, outcome));
-  if (Peer* peer = peers_.find(operation.peer)) {
+  if (OneSidedPeer* peer = peers_.find(operation.peer)) {
     --peer->open_operations;
     if (operation.verb == Verb::kNotify) backend_.on_notice_ended(*peer, operation.id);
   }

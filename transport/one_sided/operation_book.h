@@ -16,7 +16,7 @@
 
 #include "transport/flow/operations.h"
 #include "transport/one_sided/backend.h"
-#include "transport/one_sided/peer.h"
+#include "transport/one_sided/one_sided_peer.h"
 
 namespace mc::transport::one_sided {
 

@@ -9,13 +9,13 @@ namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 }  // namespace
 
-Peer::Peer(Requester& requester, PeerId number, const PeerSpec& wanted)
+OneSidedPeer::OneSidedPeer(Requester& requester, PeerId number, const PeerSpec& wanted)
     : owner(requester),
       id(number),
       spec(wanted),
       link(requester.traits().control, requester.edges(), *this) {}
 
-void Peer::on_edge(std::uint64_t now_ns) { owner.work_link(*this, now_ns); }
+void OneSidedPeer::on_edge(std::uint64_t now_ns) { owner.work_link(*this, now_ns); }
 
 Requester::Requester(const Traits& traits, Edges& edges, Dialer& dialer, Counters& counters,
                      Backend& backend)
@@ -25,14 +25,14 @@ Requester::Requester(const Traits& traits, Edges& edges, Dialer& dialer, Counter
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
   if (spec.node == 0) return fail(MC_INVALID_ARGUMENT, "a peer needs a node id");
-  const Peer* peer = peers_.add([&](PeerId id) { return backend_.make_peer(id, spec); });
+  const OneSidedPeer* peer = peers_.add([&](PeerId id) { return backend_.make_peer(id, spec); });
   if (peer == nullptr) return fail(MC_BUSY, "4096 peers are connected already; close some");
   look_soon();
   return peer->id;
 }
 
 Status Requester::attach(Link link, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(link.peer);
+  OneSidedPeer* peer = peers_.find(link.peer);
   if (peer == nullptr || link.lane != 0 || link.node != peer->spec.node) {
     return {MC_INVALID_ARGUMENT, "this transport did not dial this link"};
   }
@@ -43,12 +43,12 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
 }
 
 void Requester::dial_failed(PeerId id, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(id);
+  OneSidedPeer* peer = peers_.find(id);
   if (peer != nullptr) peer->link.dial_failed(now_ns);
 }
 
 void Requester::close_peer(PeerId id) {
-  Peer* peer = peers_.find(id);
+  OneSidedPeer* peer = peers_.find(id);
   if (peer == nullptr) return;
   // First the lanes, so that nothing lands in pieces after the events.
   if (peer->link) fail_link(*peer, last_look_ns_);
@@ -58,7 +58,7 @@ void Requester::close_peer(PeerId id) {
   peers_.remove(id);
 }
 
-void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
+void Requester::work_link(OneSidedPeer& peer, std::uint64_t now_ns) {
   const bool good = peer.link->work([&](const ControlHeader& header, auto body) {
     return backend_.take(peer, header, body, now_ns);
   });
@@ -66,13 +66,13 @@ void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
   pump_later(peer);
 }
 
-void Requester::fail_link(Peer& peer, std::uint64_t now_ns) {
+void Requester::fail_link(OneSidedPeer& peer, std::uint64_t now_ns) {
   peer.link.fail(now_ns);
   backend_.on_link_failed(peer, now_ns);
   look_soon();
 }
 
-void Requester::wake(Peer& peer, std::uint64_t now_ns) {
+void Requester::wake(OneSidedPeer& peer, std::uint64_t now_ns) {
   peer.used_ns = now_ns;
   if (!peer.dormant) return;
   peer.dormant = false;
@@ -80,7 +80,7 @@ void Requester::wake(Peer& peer, std::uint64_t now_ns) {
   look_soon();
 }
 
-void Requester::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
+void Requester::look_after(OneSidedPeer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
   switch (peer.link.due(now_ns, away_ns > 0)) {
     case AskingLink::Due::kDial:
       dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, traits_.link});
@@ -111,7 +111,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_
   if (is_usable) welcome_back(peer);
 }
 
-void Requester::lose(Peer& peer, std::uint64_t now_ns) {
+void Requester::lose(OneSidedPeer& peer, std::uint64_t now_ns) {
   peer.lost = true;
   operations_.tell(Event::Kind::kPeerLost, peer.id);
   backend_.on_lost(peer, now_ns);
@@ -120,7 +120,7 @@ void Requester::lose(Peer& peer, std::uint64_t now_ns) {
   peer.dormant = false;
 }
 
-void Requester::welcome_back(Peer& peer) {
+void Requester::welcome_back(OneSidedPeer& peer) {
   if (!peer.lost) return;
   peer.lost = false;
   operations_.tell(Event::Kind::kPeerBack, peer.id);
@@ -145,7 +145,7 @@ void Requester::doubt(RemoteRegionId id) {
 bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
                               std::uint64_t size_bytes, std::uint64_t now_ns) {
   RemoteRegion* region = remote_regions_.find(id);
-  Peer* peer = region == nullptr ? nullptr : peers_.find(region->peer);
+  OneSidedPeer* peer = region == nullptr ? nullptr : peers_.find(region->peer);
   if (peer == nullptr || !peer->link.introduced()) return false;
   wake(*peer, now_ns);
   const auto state = RemoteRegions::check_range(
@@ -156,7 +156,7 @@ bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
   return state == RemoteRegions::State::kReady && peer->is_up();
 }
 
-bool Requester::is_ready(Peer& peer, OperationState& operation) {
+bool Requester::is_ready(OneSidedPeer& peer, OperationState& operation) {
   RemoteRegion* region = remote_regions_.find(operation.region);
   const auto state = region == nullptr ? RemoteRegions::State::kGone
                                        : RemoteRegions::check(*region, peer.epochs, peer.version);
@@ -173,7 +173,7 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
   const auto bytes = size_of(operation.pieces);
   if (!bytes) return Outcome::kInvalid;
   *size = *bytes;
-  const Peer* peer = peers_.find(operation.peer);
+  const OneSidedPeer* peer = peers_.find(operation.peer);
   if (peer == nullptr) return Outcome::kInvalid;
   if (operation.verb == Verb::kNotify) {
     if (*bytes > kMaxOneSidedNotificationBytes) return Outcome::kInvalid;
@@ -194,7 +194,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     std::uint64_t size = 0;
     Outcome outcome = check(operation, now_ns, &size);
     Operations::start(operation, *state, size);
-    Peer* peer = peers_.find(operation.peer);
+    OneSidedPeer* peer = peers_.find(operation.peer);
     if (peer != nullptr) ++peer->open_operations;
     if (outcome == Outcome::kDone) outcome = backend_.queue(*peer, *state, now_ns);
     if (outcome != Outcome::kDone) {
@@ -216,7 +216,7 @@ void Requester::cancel(OperationId id) {
 
 void Requester::pump_all(std::uint64_t now_ns) {
   due_.take([this](PeerId id) { return peers_.find(id); },
-            [&](Peer& peer) { backend_.pump(peer, now_ns); });
+            [&](OneSidedPeer& peer) { backend_.pump(peer, now_ns); });
 }
 
 // ---- Time -------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ void Requester::tick(std::uint64_t now_ns) {
   const std::uint64_t away_ns = was_away ? now_ns - last_look_ns_ - kLookNs : 0;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;
-  peers_.each([&](Peer& peer) { look_after(peer, now_ns, away_ns); });
+  peers_.each([&](OneSidedPeer& peer) { look_after(peer, now_ns, away_ns); });
 }
 
 std::uint64_t Requester::next_tick_ns() const {

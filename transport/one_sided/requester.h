@@ -51,7 +51,7 @@ class Requester {
                      std::uint64_t now_ns);
   void doubt(RemoteRegionId region);
   bool has_way(PeerId id) const {
-    const Peer* peer = peers_.find(id);
+    const OneSidedPeer* peer = peers_.find(id);
     return peer != nullptr && peer->is_up();
   }
 
@@ -76,29 +76,29 @@ class Requester {
   // The next tick looks after all peers.
   void look_soon() { next_look_ns_ = 0; }
   // Opens the peer's lanes at the next tick, since the peer has an operation.
-  void wake(Peer& peer, std::uint64_t now_ns);
-  void pump_later(Peer& peer) { due_.add(peer); }
-  void wait_for_credit(Peer& peer) { waiting_for_credit_.add(peer); }
+  void wake(OneSidedPeer& peer, std::uint64_t now_ns);
+  void pump_later(OneSidedPeer& peer) { due_.add(peer); }
+  void wait_for_credit(OneSidedPeer& peer) { waiting_for_credit_.add(peer); }
   // Freed credit goes first to the waiting peers.
   void wake_waiting_for_credit() {
     if (waiting_for_credit_.empty()) return;
     waiting_for_credit_.take([this](PeerId id) { return peers_.find(id); },
-                             [this](Peer& peer) { pump_later(peer); });
+                             [this](OneSidedPeer& peer) { pump_later(peer); });
   }
   // Whether the keys of the operation's region are known. If not, the call asks for the keys. If
   // the region is gone, the call gives the operation up.
-  bool is_ready(Peer& peer, OperationState& operation);
+  bool is_ready(OneSidedPeer& peer, OperationState& operation);
   // Says that a lost peer is back; does nothing for other peers.
-  void welcome_back(Peer& peer);
+  void welcome_back(OneSidedPeer& peer);
 
  private:
-  friend struct Peer;
+  friend struct OneSidedPeer;
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
-  void work_link(Peer& peer, std::uint64_t now_ns);
-  void fail_link(Peer& peer, std::uint64_t now_ns);
-  void look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
-  void lose(Peer& peer, std::uint64_t now_ns);
+  void work_link(OneSidedPeer& peer, std::uint64_t now_ns);
+  void fail_link(OneSidedPeer& peer, std::uint64_t now_ns);
+  void look_after(OneSidedPeer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
+  void lose(OneSidedPeer& peer, std::uint64_t now_ns);
 
   const Traits traits_;
   Edges& edges_;
@@ -108,8 +108,8 @@ class Requester {
   PeerTable peers_;
   OperationBook operations_{peers_, backend_, counters_};
   RemoteRegions remote_regions_{traits_.descriptor};
-  DuePeers<Peer, &Peer::listed> due_;
-  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;
+  DuePeers<OneSidedPeer, &OneSidedPeer::listed> due_;
+  DuePeers<OneSidedPeer, &OneSidedPeer::waiting_for_credit> waiting_for_credit_;
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t last_look_ns_ = 0;
   std::uint64_t now_ns_ = 0;

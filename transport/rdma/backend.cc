@@ -5,11 +5,11 @@
 
 namespace mc::transport::rdma {
 
-std::unique_ptr<one_sided::Peer> Backend::make_peer(PeerId id, const PeerSpec& spec) {
-  return std::make_unique<Peer>(requester_, id, spec);
+std::unique_ptr<one_sided::OneSidedPeer> Backend::make_peer(PeerId id, const PeerSpec& spec) {
+  return std::make_unique<RdmaPeer>(requester_, id, spec);
 }
 
-std::vector<std::byte> Backend::hello(one_sided::Peer& peer) {
+std::vector<std::byte> Backend::hello(one_sided::OneSidedPeer& peer) {
   const std::uint64_t words[2] = {options_.incarnation, peer.id};
   const std::uint64_t token = hash_key(words, sizeof words, options_.node) | 1;
   return encode(HelloBody{token, kLinkVersion, 0});
@@ -21,7 +21,7 @@ std::vector<std::byte> Backend::describe(RegionId region) const {
 
 std::vector<std::byte> Backend::ping() const { return encode_empty(MessageKind::kPing); }
 
-bool Backend::take(one_sided::Peer& peer, const ControlHeader& header,
+bool Backend::take(one_sided::OneSidedPeer& peer, const ControlHeader& header,
                    std::span<const std::byte> body, std::uint64_t now_ns) {
   const auto message = decode_body(header, body, false);
   if (!message) return false;
@@ -47,23 +47,28 @@ bool Backend::take(one_sided::Peer& peer, const ControlHeader& header,
   }
 }
 
-Outcome Backend::queue(one_sided::Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+Outcome Backend::queue(one_sided::OneSidedPeer& peer, OperationState& operation,
+                       std::uint64_t now_ns) {
   return queues_.add(of(peer), operation, now_ns);
 }
 
-void Backend::pump(one_sided::Peer& peer, std::uint64_t now_ns) { queues_.pump(of(peer), now_ns); }
+void Backend::pump(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) {
+  queues_.pump(of(peer), now_ns);
+}
 
-void Backend::look_after_lanes(one_sided::Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
+void Backend::look_after_lanes(one_sided::OneSidedPeer& peer, std::uint64_t now_ns,
+                               std::uint64_t away_ns) {
   lanes_.look_after(of(peer), now_ns, away_ns > 0);
 }
 
-void Backend::close_lanes(one_sided::Peer& peer, const std::string& why, std::uint64_t now_ns) {
+void Backend::close_lanes(one_sided::OneSidedPeer& peer, const std::string& why,
+                          std::uint64_t now_ns) {
   lanes_.fail_all(of(peer), why, now_ns);
 }
 
-void Backend::abandon_lanes_of(one_sided::Peer& asked, OperationId operation,
+void Backend::abandon_lanes_of(one_sided::OneSidedPeer& asked, OperationId operation,
                                std::uint64_t now_ns) {
-  Peer& peer = of(asked);
+  RdmaPeer& peer = of(asked);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     const Lane* lane = peer.places[at].lane.get();
     if (lane != nullptr && lane->carries(operation)) {
@@ -72,17 +77,17 @@ void Backend::abandon_lanes_of(one_sided::Peer& asked, OperationId operation,
   }
 }
 
-void Backend::fall_asleep(one_sided::Peer& peer, std::uint64_t now_ns) {
+void Backend::fall_asleep(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) {
   lanes_.rebuild(of(peer), of(peer).paths, now_ns);
 }
 
-void Backend::on_link_failed(one_sided::Peer& peer, std::uint64_t now_ns) {
+void Backend::on_link_failed(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) {
   lanes_.fail_all(of(peer), "the link to the peer failed", now_ns);
 }
 
 // No lane is up: no slice is out.
-void Backend::on_lost(one_sided::Peer& asked, std::uint64_t) {
-  Peer& peer = of(asked);
+void Backend::on_lost(one_sided::OneSidedPeer& asked, std::uint64_t) {
+  RdmaPeer& peer = of(asked);
   peer.small_waiting.clear();
   for (auto& waiting : peer.bulk_waiting) waiting.clear();
   peer.resend.clear();

@@ -26,22 +26,24 @@ class Backend final : public one_sided::Backend {
   Lanes& lanes() { return lanes_; }
   const Lanes& lanes() const { return lanes_; }
 
-  std::unique_ptr<one_sided::Peer> make_peer(PeerId id, const PeerSpec& spec) override;
-  std::vector<std::byte> hello(one_sided::Peer& peer) override;
+  std::unique_ptr<one_sided::OneSidedPeer> make_peer(PeerId id, const PeerSpec& spec) override;
+  std::vector<std::byte> hello(one_sided::OneSidedPeer& peer) override;
   std::vector<std::byte> describe(RegionId region) const override;
   std::vector<std::byte> ping() const override;
-  bool take(one_sided::Peer& peer, const ControlHeader& header, std::span<const std::byte> body,
-            std::uint64_t now_ns) override;
-  Outcome queue(one_sided::Peer& peer, OperationState& operation, std::uint64_t now_ns) override;
-  void pump(one_sided::Peer& peer, std::uint64_t now_ns) override;
-  void look_after_lanes(one_sided::Peer& peer, std::uint64_t now_ns,
+  bool take(one_sided::OneSidedPeer& peer, const ControlHeader& header,
+            std::span<const std::byte> body, std::uint64_t now_ns) override;
+  Outcome queue(one_sided::OneSidedPeer& peer, OperationState& operation,
+                std::uint64_t now_ns) override;
+  void pump(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) override;
+  void look_after_lanes(one_sided::OneSidedPeer& peer, std::uint64_t now_ns,
                         std::uint64_t away_ns) override;
-  void close_lanes(one_sided::Peer& peer, const std::string& why, std::uint64_t now_ns) override;
-  void abandon_lanes_of(one_sided::Peer& peer, OperationId operation,
+  void close_lanes(one_sided::OneSidedPeer& peer, const std::string& why,
+                   std::uint64_t now_ns) override;
+  void abandon_lanes_of(one_sided::OneSidedPeer& peer, OperationId operation,
                         std::uint64_t now_ns) override;
-  void fall_asleep(one_sided::Peer& peer, std::uint64_t now_ns) override;
-  void on_link_failed(one_sided::Peer& peer, std::uint64_t now_ns) override;
-  void on_lost(one_sided::Peer& peer, std::uint64_t now_ns) override;
+  void fall_asleep(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) override;
+  void on_link_failed(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) override;
+  void on_lost(one_sided::OneSidedPeer& peer, std::uint64_t now_ns) override;
 
  private:
   const RdmaOptions& options_;

@@ -32,9 +32,9 @@ Outcome outcome_of(ibv_wc_status status) {
 void Lanes::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   const std::uint32_t index = Lane::index_of(completion.wr_id);
   if (index >= lanes_.size() || lanes_[index].peer == nullptr) return;
-  Peer& peer = *lanes_[index].peer;
+  RdmaPeer& peer = *lanes_[index].peer;
   const std::size_t at = lanes_[index].place;
-  Place& place = peer.places[at];
+  LaneRecord& place = peer.places[at];
   Lane& lane = *place.lane;
   if (!lane.is_mine(completion.wr_id)) return;
   if (completion.status != IBV_WC_SUCCESS) {
@@ -67,8 +67,8 @@ void Lanes::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   requester_.pump_later(peer);
 }
 
-void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
+void Lanes::open(RdmaPeer& peer, std::size_t at, std::uint64_t now_ns) {
+  LaneRecord& place = peer.places[at];
   const auto cannot = [&](std::string why) {
     place.why = std::move(why);
     place.rails->on_failed(place.rail, now_ns);
@@ -107,7 +107,8 @@ void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   static_cast<void>(peer.link->send(encode(open)));
 }
 
-void Lanes::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns) {
+void Lanes::on_devices(RdmaPeer& peer, const std::vector<DeviceEntry>& devices,
+                       std::uint64_t now_ns) {
   RemoteRegions::Epochs epochs{};
   for (const DeviceEntry& device : devices) {
     epochs[device.slot] = device.epoch;
@@ -118,7 +119,7 @@ void Lanes::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std:
   ++peer.version;
   find_paths(peer, now_ns);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
-    const Place& place = peer.places[at];
+    const LaneRecord& place = peer.places[at];
     if (place.lane != nullptr && place.remote_epoch != epochs[place.path.theirs]) {
       fail(peer, at, "the peer's device is gone", now_ns);
     }
@@ -132,9 +133,9 @@ void Lanes::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std:
   requester_.look_soon();
 }
 
-void Lanes::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns) {
+void Lanes::on_opened(RdmaPeer& peer, const OpenedBody& opened, std::uint64_t now_ns) {
   if (opened.lane >= peer.places.size()) return;
-  Place& place = peer.places[opened.lane];
+  LaneRecord& place = peer.places[opened.lane];
   if (place.state != LaneState::kOpening || place.serial != opened.serial) return;
   if (opened.outcome != 0) {
     const auto outcome = static_cast<Outcome>(opened.outcome);
@@ -170,10 +171,10 @@ void Lanes::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns
 
 void Lanes::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
                      const Status& status) {
-  Peer* peer = lanes_[index].peer;
+  RdmaPeer* peer = lanes_[index].peer;
   if (peer == nullptr || (lanes_[index].generation & kPacketNumberMask) != generation) return;
   const std::size_t at = lanes_[index].place;
-  Place& place = peer->places[at];
+  LaneRecord& place = peer->places[at];
   place.lane->give_back(std::move(pair));
   if (!status.ok()) return fail(*peer, at, std::string(status.text()), requester_.now_ns());
   place.state = LaneState::kProbing;
@@ -182,9 +183,9 @@ void Lanes::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pa
   if (!place.lane->flush()) fail(*peer, at, "the device takes no request", requester_.now_ns());
 }
 
-void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_ns,
+void Lanes::fail(RdmaPeer& peer, std::size_t at, std::string why, std::uint64_t now_ns,
                  const ibv_wc* error) {
-  Place& place = peer.places[at];
+  LaneRecord& place = peer.places[at];
   if (place.lane == nullptr) return;
   const std::unique_ptr<Lane> lane = std::move(place.lane);
   const bool was_up = place.state == LaneState::kUp;
@@ -221,8 +222,8 @@ void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_
   requester_.look_soon();
 }
 
-void Lanes::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
-  for (Place& place : peer.places) {
+void Lanes::suspect(RdmaPeer& peer, const Path& path, std::uint64_t now_ns) {
+  for (LaneRecord& place : peer.places) {
     if (place.path != path || place.state != LaneState::kUp || place.lane->posted() > 0) continue;
     place.since_ns = now_ns;
     place.lane->add_probe();
@@ -230,7 +231,7 @@ void Lanes::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
   }
 }
 
-void Lanes::take_back(Peer& peer, const Place& place, const Slice& slice) {
+void Lanes::take_back(RdmaPeer& peer, const LaneRecord& place, const Slice& slice) {
   OperationState* operation = requester_.operations().find(slice.operation);
   if (operation == nullptr) return;
   --operation->slices_out;
@@ -246,7 +247,7 @@ void Lanes::take_back(Peer& peer, const Place& place, const Slice& slice) {
   }
 }
 
-void Lanes::release_held(Peer& peer, std::optional<std::uint32_t> serial) {
+void Lanes::release_held(RdmaPeer& peer, std::optional<std::uint32_t> serial) {
   std::erase_if(peer.held, [&](const HeldWrite& held) {
     if (serial && held.serial != *serial) return false;
     peer.resend.push(held.slice);
@@ -255,14 +256,14 @@ void Lanes::release_held(Peer& peer, std::optional<std::uint32_t> serial) {
   requester_.pump_later(peer);
 }
 
-void Lanes::find_paths(Peer& peer, std::uint64_t now_ns) {
+void Lanes::find_paths(RdmaPeer& peer, std::uint64_t now_ns) {
   std::vector<Path> paths = pair_devices(own_addresses_, peer.remote);
   const std::size_t most = kMaxPairs / (1 + options_.bulk_pairs);
   if (paths.size() > most) paths.resize(most);
   if (paths != peer.paths) rebuild(peer, std::move(paths), now_ns);
 }
 
-void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
+void Lanes::rebuild(RdmaPeer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
   fail_all(peer, "closed", now_ns);
   peer.paths = std::move(paths);
   peer.places.clear();
@@ -272,7 +273,7 @@ void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
                     options_.bulk_pairs == 1 ? Rails::Paths::kSeparate : Rails::Paths::kOne);
   for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {
     for (std::uint32_t i = 0; i < peer.paths.size(); ++i) {
-      Place& place = peer.places.emplace_back();
+      LaneRecord& place = peer.places.emplace_back();
       place.path = peer.paths[i];
       place.role = round == 0 ? LaneRole::kSmall : LaneRole::kBulk;
       place.rails = round == 0 ? &peer.small : &peer.bulk;
@@ -291,11 +292,11 @@ void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
   requester_.look_soon();
 }
 
-void Lanes::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
+void Lanes::look_after(RdmaPeer& peer, std::uint64_t now_ns, bool was_away) {
   // Slices on the only lane have nowhere else to go, so that lane gets more time.
   const bool one = peer.small.up_count() + peer.bulk.up_count() <= 1;
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
-    Place& place = peer.places[at];
+    LaneRecord& place = peer.places[at];
     if (place.lane == nullptr) continue;
     if (was_away) place.since_ns = now_ns;
     const bool waits = place.state != LaneState::kUp || place.lane->posted() > 0;
@@ -320,13 +321,13 @@ void Lanes::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
   }
 }
 
-void Lanes::fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns) {
+void Lanes::fail_all(RdmaPeer& peer, const std::string& why, std::uint64_t now_ns) {
   for (std::size_t at = 0; at < peer.places.size(); ++at) fail(peer, at, why, now_ns);
 }
 
 void Lanes::on_closing(const Device& device, std::uint64_t now_ns) {
-  requester_.peers().each([&](one_sided::Peer& asked) {
-    Peer& peer = of(asked);
+  requester_.peers().each([&](one_sided::OneSidedPeer& asked) {
+    RdmaPeer& peer = of(asked);
     for (std::size_t at = 0; at < peer.places.size(); ++at) {
       const Lane* lane = peer.places[at].lane.get();
       if (lane != nullptr && &lane->device() == &device) {
@@ -342,15 +343,15 @@ void Lanes::on_devices_changed() {
     own_addresses_[slot] = devices_[slot]->address();
     own_names_[slot] = devices_[slot]->name();
   }
-  requester_.peers().each([&](one_sided::Peer& peer) {
+  requester_.peers().each([&](one_sided::OneSidedPeer& peer) {
     if (peer.link.introduced()) find_paths(of(peer), requester_.last_look_ns());
   });
   requester_.look_soon();
 }
 
 void Lanes::report(std::vector<RailReport>& reports) const {
-  requester_.peers().each([&](one_sided::Peer& peer) {
-    for (const Place& place : of(peer).places) {
+  requester_.peers().each([&](one_sided::OneSidedPeer& peer) {
+    for (const LaneRecord& place : of(peer).places) {
       const Device* device = devices_[place.path.ours].get();
       RailReport report;
       report.peer = peer.id;
@@ -365,10 +366,10 @@ void Lanes::report(std::vector<RailReport>& reports) const {
   });
 }
 
-std::string Lanes::describe(const Peer& peer) const {
+std::string Lanes::describe(const RdmaPeer& peer) const {
   static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
   std::string text;
-  for (const Place& place : peer.places) {
+  for (const LaneRecord& place : peer.places) {
     const Device* device = devices_[place.path.ours].get();
     text += device != nullptr ? device->name() : "device " + std::to_string(place.path.ours);
     text += " to their " + std::to_string(place.path.theirs);

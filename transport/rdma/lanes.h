@@ -31,7 +31,7 @@ namespace mc::transport::rdma {
 enum class LaneState : std::uint8_t { kDown, kOpening, kReadying, kProbing, kUp };
 
 // The place of a lane, open or not.
-struct Place {
+struct LaneRecord {
   Path path;
   LaneRole role = LaneRole::kBulk;
   Rails* rails = nullptr;  // of the peer
@@ -53,8 +53,8 @@ struct HeldWrite {
   Slice slice;
 };
 
-struct Peer final : public one_sided::Peer {
-  using one_sided::Peer::Peer;
+struct RdmaPeer final : public one_sided::OneSidedPeer {
+  using one_sided::OneSidedPeer::OneSidedPeer;
   bool is_up() const override { return small.up_count() + bulk.up_count() > 0; }
   std::uint64_t remote_slots() const override {
     std::uint64_t slots = 0;
@@ -64,7 +64,7 @@ struct Peer final : public one_sided::Peer {
 
   std::array<std::optional<PortAddress>, kMaxDevices> remote;
   std::vector<Path> paths;
-  std::vector<Place> places;  // a small lane for each path, then the bulk lanes
+  std::vector<LaneRecord> places;  // a small lane for each path, then the bulk lanes
   Rails small{0};
   Rails bulk{0};
   Queue<OperationId> small_waiting;
@@ -74,7 +74,7 @@ struct Peer final : public one_sided::Peer {
   std::vector<HeldWrite> held;
 };
 
-inline Peer& of(one_sided::Peer& peer) { return static_cast<Peer&>(peer); }
+inline RdmaPeer& of(one_sided::OneSidedPeer& peer) { return static_cast<RdmaPeer&>(peer); }
 
 class Lanes {
  public:
@@ -84,45 +84,45 @@ class Lanes {
 
   void on_completion(const ibv_wc& completion, std::uint64_t now_ns);
   // The peer's answers.
-  void on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns);
-  void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
+  void on_devices(RdmaPeer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns);
+  void on_opened(RdmaPeer& peer, const OpenedBody& opened, std::uint64_t now_ns);
   // The peer has closed the serving end of a lane, or of all lanes: held writes go out again.
-  void release_held(Peer& peer, std::optional<std::uint32_t> serial);
+  void release_held(RdmaPeer& peer, std::optional<std::uint32_t> serial);
 
   // Devices of this host were opened.
   void on_devices_changed();
   // Before a device is closed.
   void on_closing(const Device& device, std::uint64_t now_ns);
 
-  void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
+  void look_after(RdmaPeer& peer, std::uint64_t now_ns, bool was_away);
   // error: the completion that failed the lane, or null.
-  void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
+  void fail(RdmaPeer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
             const ibv_wc* error = nullptr);
-  void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
+  void fail_all(RdmaPeer& peer, const std::string& why, std::uint64_t now_ns);
   // Closes the lanes, and makes new places for these paths.
-  void rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns);
+  void rebuild(RdmaPeer& peer, std::vector<Path> paths, std::uint64_t now_ns);
 
   // The names of the devices by slot; empty: never open.
   const std::vector<std::string>& device_names() const { return own_names_; }
   void report(std::vector<RailReport>& reports) const;
   // For operators: each lane of a peer with the state and the last failure.
-  std::string describe(const Peer& peer) const;
+  std::string describe(const RdmaPeer& peer) const;
 
  private:
   // The use of an entry of the table of lanes.
   struct LaneOwner {
-    Peer* peer = nullptr;
+    RdmaPeer* peer = nullptr;
     std::uint32_t place = 0;
     std::uint32_t generation = 0;
   };
 
-  void find_paths(Peer& peer, std::uint64_t now_ns);
-  void open(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  void find_paths(RdmaPeer& peer, std::uint64_t now_ns);
+  void open(RdmaPeer& peer, std::size_t place, std::uint64_t now_ns);
   void on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
                 const Status& status);
   // Probes the idle lanes of a path on which a lane has failed.
-  void suspect(Peer& peer, const Path& path, std::uint64_t now_ns);
-  void take_back(Peer& peer, const Place& place, const Slice& slice);
+  void suspect(RdmaPeer& peer, const Path& path, std::uint64_t now_ns);
+  void take_back(RdmaPeer& peer, const LaneRecord& place, const Slice& slice);
 
   const RdmaOptions& options_;
   const DeviceSlots& devices_;

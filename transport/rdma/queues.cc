@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kTurnBytes = kMaxSliceBytes;
 }  // namespace
 
-Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+Outcome Queues::add(RdmaPeer& peer, OperationState& operation, std::uint64_t now_ns) {
   // A single request carries the whole notification.
   if (operation.verb == Verb::kNotify && operation.pieces.size() > kMaxSlicePieces) {
     return Outcome::kInvalid;
@@ -32,12 +32,12 @@ Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns)
   return Outcome::kDone;
 }
 
-void Queues::pump(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump(RdmaPeer& peer, std::uint64_t now_ns) {
   if (!peer.is_up()) return;
   if (!peer.small_waiting.empty()) pump_small(peer, now_ns);
   if (peer.resend.empty() || resend(peer, now_ns)) pump_bulk(peer, now_ns);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
-    Place& place = peer.places[at];
+    LaneRecord& place = peer.places[at];
     if (!place.must_flush) continue;
     place.must_flush = false;
     ++requester_.counters().send_calls;
@@ -45,7 +45,7 @@ void Queues::pump(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-std::uint64_t Queues::near_rails(const Peer& peer, const OperationState& operation) const {
+std::uint64_t Queues::near_rails(const RdmaPeer& peer, const OperationState& operation) const {
   if (operation.near == Rails::kAllNear) return Rails::kAllNear;
   std::uint64_t rails = 0;
   const std::size_t count = peer.paths.size() * options_.bulk_pairs;
@@ -56,8 +56,8 @@ std::uint64_t Queues::near_rails(const Peer& peer, const OperationState& operati
   return rails;
 }
 
-bool Queues::choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
-                    Run& run) {
+bool Queues::choose(RdmaPeer& peer, std::uint64_t bytes, bool small,
+                    const OperationState& operation, Run& run) {
   const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
   const Rails& rails = on_small ? peer.small : peer.bulk;
   const auto chosen = rails.choose_run(bytes, near_rails(peer, operation), operation.priority);
@@ -72,7 +72,7 @@ bool Queues::choose(Peer& peer, std::uint64_t bytes, bool small, const Operation
 }
 
 // False: the operation waits for keys, or has been given up.
-bool Queues::is_ready(Peer& peer, OperationState& operation) {
+bool Queues::is_ready(RdmaPeer& peer, OperationState& operation) {
   return operation.verb == Verb::kNotify || requester_.is_ready(peer, operation);
 }
 
@@ -157,9 +157,9 @@ Outcome Queues::post_gathered(Lane& lane, const Run& run, const OperationState& 
   return Outcome::kDone;
 }
 
-bool Queues::post(Peer& peer, Run& run, OperationState& operation, Part& part,
+bool Queues::post(RdmaPeer& peer, Run& run, OperationState& operation, Part& part,
                   std::uint64_t now_ns) {
-  Place& place = peer.places[run.at];
+  LaneRecord& place = peer.places[run.at];
   Lane& lane = *place.lane;
   if (lane.posted() == 0) place.since_ns = now_ns;
   const std::uint64_t begin_bytes = part.offset_bytes;
@@ -193,7 +193,7 @@ bool Queues::post(Peer& peer, Run& run, OperationState& operation, Part& part,
 }
 
 // Posts the rest of the part as far as there is room, and removes the posted bytes from the part.
-Queues::Posted Queues::post_all(Peer& peer, OperationState& operation, Part& part, bool small,
+Queues::Posted Queues::post_all(RdmaPeer& peer, OperationState& operation, Part& part, bool small,
                                 Run& run, std::uint64_t now_ns) {
   while (part.offset_bytes < part.end_bytes) {
     const std::uint64_t bytes = part.bytes_from(part.offset_bytes);
@@ -208,7 +208,7 @@ Queues::Posted Queues::post_all(Peer& peer, OperationState& operation, Part& par
   return Posted::kAll;
 }
 
-void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_small(RdmaPeer& peer, std::uint64_t now_ns) {
   Run run;
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     const OperationId id = peer.small_waiting.front();
@@ -229,7 +229,7 @@ void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
 }
 
 // False: a slice must wait for room or keys.
-bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
+bool Queues::resend(RdmaPeer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
     OperationState* operation = requester_.operations().find(slice.operation);
@@ -258,7 +258,7 @@ bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   return true;
 }
 
-void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_bulk(RdmaPeer& peer, std::uint64_t now_ns) {
   std::uint32_t waiting = 0;
   for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
     if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
@@ -276,7 +276,7 @@ void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
 
 // Posts slices of the class's first operation, which then goes to the end. False: no room, or no
 // key yet.
-bool Queues::take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes,
+bool Queues::take_turn(RdmaPeer& peer, Priority priority, std::uint64_t most_bytes,
                        std::uint64_t now_ns) {
   Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
   const OperationId id = queue.front();

@@ -75,20 +75,20 @@ class Queues {
          Lanes& lanes)
       : options_(options), regions_(regions), requester_(requester), lanes_(lanes) {}
 
-  Outcome add(Peer& peer, OperationState& operation, std::uint64_t now_ns);
-  void pump(Peer& peer, std::uint64_t now_ns);
+  Outcome add(RdmaPeer& peer, OperationState& operation, std::uint64_t now_ns);
+  void pump(RdmaPeer& peer, std::uint64_t now_ns);
 
  private:
-  bool resend(Peer& peer, std::uint64_t now_ns);
-  void pump_small(Peer& peer, std::uint64_t now_ns);
-  void pump_bulk(Peer& peer, std::uint64_t now_ns);
-  bool take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes, std::uint64_t now_ns);
-  bool is_ready(Peer& peer, OperationState& operation);
+  bool resend(RdmaPeer& peer, std::uint64_t now_ns);
+  void pump_small(RdmaPeer& peer, std::uint64_t now_ns);
+  void pump_bulk(RdmaPeer& peer, std::uint64_t now_ns);
+  bool take_turn(RdmaPeer& peer, Priority priority, std::uint64_t most_bytes, std::uint64_t now_ns);
+  bool is_ready(RdmaPeer& peer, OperationState& operation);
   // Begins a run with a slice of that size. False: no rail has room.
-  bool choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
+  bool choose(RdmaPeer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
               Run& run);
   // The peer's rails whose local device is near the operation's memory.
-  std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
+  std::uint64_t near_rails(const RdmaPeer& peer, const OperationState& operation) const;
   Outcome find_stretch(const Path& path, const OperationState& operation, const Part& part,
                        Stretch& stretch);
   static std::uint32_t post_straight(Lane& lane, const Run& run, const OperationState& operation,
@@ -98,9 +98,9 @@ class Queues {
                         Stretch& stretch, const Path& path, std::uint64_t now_ns);
   // Posts slices until the part or the run ends, or the lane is full. False: the operation has been
   // given up.
-  bool post(Peer& peer, Run& run, OperationState& operation, Part& part, std::uint64_t now_ns);
+  bool post(RdmaPeer& peer, Run& run, OperationState& operation, Part& part, std::uint64_t now_ns);
   enum class Posted { kAll, kNoRoom, kGivenUp };
-  Posted post_all(Peer& peer, OperationState& operation, Part& part, bool small, Run& run,
+  Posted post_all(RdmaPeer& peer, OperationState& operation, Part& part, bool small, Run& run,
                   std::uint64_t now_ns);
 
   const RdmaOptions& options_;

@@ -220,8 +220,8 @@ std::string RdmaTransport::obstacles() const {
 }
 
 std::string RdmaTransport::describe_rails(PeerId id) const {
-  const one_sided::Peer* peer = requester_.peers().find(id);
-  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const Peer&>(*peer));
+  const one_sided::OneSidedPeer* peer = requester_.peers().find(id);
+  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const RdmaPeer&>(*peer));
 }
 
 // ---- The loop ---------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class SliceSink {
 class AskingLane : public Lane {
  public:
   // serial: higher than the serial of any earlier lane.
-  AskingLane(Fd socket, std::shared_ptr<Session> tls, SliceSink& sink, PeerId peer,
+  AskingLane(Fd socket, std::shared_ptr<TlsSession> tls, SliceSink& sink, PeerId peer,
              std::uint32_t index, std::uint32_t serial, std::uint64_t now_ns)
       : Lane(std::move(socket), std::move(tls)),
         sink_(sink),

@@ -16,9 +16,9 @@ Result<Handshakes> Handshakes::create(LinkSink& sink) {
   return Handshakes(sink, std::move(epoll));
 }
 
-Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
+Status Handshakes::add(Fd socket, std::unique_ptr<LaneHandshake> handshake,
                        std::optional<DialRequest> dialed, std::uint64_t now_ns,
-                       std::shared_ptr<Session> tls) {
+                       std::shared_ptr<TlsSession> tls) {
   if (pending_.size() >= kMaxPendingHandshakes) {
     return {MC_BUSY, "256 handshakes are under way; try again"};
   }
@@ -45,21 +45,21 @@ void Handshakes::poll(std::uint64_t now_ns) {
 
 // First the session, then the handshake inside the session, which may hold the handshake's bytes
 // back for a moment.
-Handshake::State Handshakes::shake(Pending& pending) {
-  Session* const tls = pending.tls.get();
+LaneHandshake::State Handshakes::shake(Pending& pending) {
+  TlsSession* const tls = pending.tls.get();
   if (tls != nullptr && !pending.shaken) {
-    const Session::Shaken shaken = tls->shake();
-    if (shaken == Session::Shaken::kFailed) return Handshake::State::kFailed;
-    if (shaken == Session::Shaken::kWaits) return Handshake::State::kWantsRead;
+    const TlsSession::Shaken shaken = tls->shake();
+    if (shaken == TlsSession::Shaken::kFailed) return LaneHandshake::State::kFailed;
+    if (shaken == TlsSession::Shaken::kWaits) return LaneHandshake::State::kWantsRead;
     pending.shaken = true;
   }
-  if (tls != nullptr && !tls->flush()) return Handshake::State::kFailed;
+  if (tls != nullptr && !tls->flush()) return LaneHandshake::State::kFailed;
   return pending.handshake->advance({pending.socket.get(), tls});
 }
 
 bool Handshakes::advance(Pending& pending, std::uint64_t now_ns) {
-  const Handshake::State state = shake(pending);
-  if (state == Handshake::State::kDone) {
+  const LaneHandshake::State state = shake(pending);
+  if (state == LaneHandshake::State::kDone) {
     Link link = pending.handshake->link();
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending.socket.get(), nullptr);
     link.socket = std::move(pending.socket);
@@ -67,7 +67,7 @@ bool Handshakes::advance(Pending& pending, std::uint64_t now_ns) {
     sink_->on_link(std::move(link));
     return true;
   }
-  if (state == Handshake::State::kFailed) {
+  if (state == LaneHandshake::State::kFailed) {
     const Status& own = pending.handshake->status();
     sink_->on_failed(pending.dialed,
                      own.ok() && pending.tls != nullptr ? pending.tls->status() : own);
@@ -83,7 +83,7 @@ void Listener::poll(Handshakes& handshakes, std::uint64_t now_ns) {
     Fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket) return;
-    std::shared_ptr<Session> tls = make_session_ ? make_session_(socket.get()) : nullptr;
+    std::shared_ptr<TlsSession> tls = make_session_ ? make_session_(socket.get()) : nullptr;
     static_cast<void>(
         handshakes.add(std::move(socket), make_(), std::nullopt, now_ns, std::move(tls)));
   }

@@ -2,7 +2,7 @@
 //
 // The accepted and dialed sockets whose handshake is under way, driven together.
 //
-//     accept or dial ─► add ─► Handshake::advance … ─► LinkSink::on_link | on_failed
+//     accept or dial ─► add ─► LaneHandshake::advance … ─► LinkSink::on_link | on_failed
 //
 // Threads: a single thread calls poll(). If that is not the transport's thread, the sink must hand
 //   the links over.
@@ -15,7 +15,7 @@
 #include <memory>
 #include <optional>
 
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 namespace mc::transport::tcp {
 
@@ -32,8 +32,8 @@ class Handshakes {
   static Result<Handshakes> create(LinkSink& sink);
 
   // tls: the session below the handshake; null: plain.
-  Status add(Fd socket, std::unique_ptr<Handshake> handshake, std::optional<DialRequest> dialed,
-             std::uint64_t now_ns, std::shared_ptr<Session> tls = nullptr);
+  Status add(Fd socket, std::unique_ptr<LaneHandshake> handshake, std::optional<DialRequest> dialed,
+             std::uint64_t now_ns, std::shared_ptr<TlsSession> tls = nullptr);
   void poll(std::uint64_t now_ns);
   // Readable when poll() has something to do.
   int wait_fd() const { return epoll_.get(); }
@@ -42,14 +42,14 @@ class Handshakes {
  private:
   struct Pending {
     Fd socket;
-    std::unique_ptr<Handshake> handshake;
+    std::unique_ptr<LaneHandshake> handshake;
     std::optional<DialRequest> dialed;
     std::uint64_t deadline_ns;
-    std::shared_ptr<Session> tls;
+    std::shared_ptr<TlsSession> tls;
     bool shaken = false;
   };
   Handshakes(LinkSink& sink, Fd epoll) : sink_(&sink), epoll_(std::move(epoll)) {}
-  static Handshake::State shake(Pending& pending);
+  static LaneHandshake::State shake(Pending& pending);
   // True: the handshake is over, with or without success.
   bool advance(Pending& pending, std::uint64_t now_ns);
 
@@ -61,8 +61,8 @@ class Handshakes {
 // The port of the data network.
 class Listener {
  public:
-  using MakeHandshake = std::function<std::unique_ptr<Handshake>()>;
-  using MakeSession = std::function<std::shared_ptr<Session>(int socket)>;
+  using MakeHandshake = std::function<std::unique_ptr<LaneHandshake>()>;
+  using MakeSession = std::function<std::shared_ptr<TlsSession>(int socket)>;
   // make_session: empty if peers speak without TLS.
   Listener(Fd socket, MakeHandshake make, MakeSession make_session = {})
       : socket_(std::move(socket)),

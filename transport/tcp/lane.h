@@ -22,7 +22,7 @@ class Lane {
   enum class Turn { kWaits, kGoesOn, kFailed };
 
   // tls: null: plain.
-  Lane(Fd socket, std::shared_ptr<Session> tls)
+  Lane(Fd socket, std::shared_ptr<TlsSession> tls)
       : socket_(std::move(socket)), tls_(std::move(tls)) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -45,7 +45,7 @@ class Lane {
 
  protected:
   Fd socket_;
-  const std::shared_ptr<Session> tls_;
+  const std::shared_ptr<TlsSession> tls_;
   bool readable_ = true;
   bool writable_ = true;
   bool has_notice_ = false;

@@ -21,7 +21,7 @@ Requester::Requester(LaneLoop& loop, Dialer& dialer, Counters& counters,
     : loop_(loop), dialer_(dialer), counters_(counters), credits_(1, max_asked_bytes) {}
 
 Requester::~Requester() {
-  peers_.each([&](Peer& peer) {
+  peers_.each([&](TcpPeer& peer) {
     for (auto& lane : peer.lanes) {
       if (lane) loop_.forget(lane.get());
     }
@@ -47,7 +47,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
   for (Operation& operation : operations) {
     std::uint64_t size = 0;
     Outcome outcome = check(operation, now_ns, &size);
-    Peer* peer = peers_.find(operation.peer);
+    TcpPeer* peer = peers_.find(operation.peer);
     if (outcome == Outcome::kDone && peer == nullptr) outcome = Outcome::kInvalid;
     if (outcome == Outcome::kDone && peer->lost) outcome = Outcome::kPeerLost;
     OperationState* state = operations_.open();
@@ -91,7 +91,7 @@ void Requester::cancel(OperationId id) {
 
 void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
                          std::uint64_t now_ns) {
-  Peer* peer = peers_.find(lane.peer());
+  TcpPeer* peer = peers_.find(lane.peer());
   const RailSlice done{slice.size_bytes, slice.asked_ns, slice.priority};
   rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), done, now_ns);
   wake_waiting_for_credit();
@@ -116,10 +116,10 @@ void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
 // ---- From queues to lanes ---------------------------------------------------------------------
 
 void Requester::pump_all(std::uint64_t now_ns) {
-  due_.take([&](PeerId id) { return peers_.find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
+  due_.take([&](PeerId id) { return peers_.find(id); }, [&](TcpPeer& peer) { pump(peer, now_ns); });
 }
 
-void Requester::pump(Peer& peer, std::uint64_t now_ns) {
+void Requester::pump(TcpPeer& peer, std::uint64_t now_ns) {
   if (!is_up(peer)) return;
   if (!peer.cuts.empty()) ask_cuts(peer, now_ns);
   pump_small(peer, now_ns);
@@ -130,7 +130,7 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small, Priority priority) {
+AskingLane* Requester::choose(TcpPeer& peer, std::uint64_t bytes, bool small, Priority priority) {
   const bool small_up = peer.small.is_up(0);
   if (small_up && (small || peer.bulk.up_count() == 0)) {
     AskingLane* lane = peer.lanes[0].get();
@@ -147,7 +147,7 @@ AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small, Prior
   return lane->open_requests() + 2 < kMaxLaneRequests ? lane : nullptr;
 }
 
-void Requester::ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
+void Requester::ask(TcpPeer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
                     std::uint64_t now_ns) {
   ++operation.slices_out;
   const RailSlice sent{slice.size_bytes, now_ns, slice.priority};
@@ -167,7 +167,7 @@ Slice Requester::cut(OperationState& operation, std::uint64_t bytes) {
   return slice;
 }
 
-void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
+void Requester::pump_small(TcpPeer& peer, std::uint64_t now_ns) {
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     OperationState* operation = operations_.find(peer.small_waiting.front());
     if (operation == nullptr) continue;
@@ -178,7 +178,7 @@ void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
 }
 
 // False: a slice must wait for room.
-bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
+bool Requester::resend(TcpPeer& peer, std::uint64_t now_ns) {
   for (; !peer.resend.empty(); peer.resend.pop()) {
     const Slice& slice = peer.resend.front();
     OperationState* operation = operations_.find(slice.operation);
@@ -192,7 +192,7 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
   return true;
 }
 
-void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+void Requester::pump_bulk(TcpPeer& peer, std::uint64_t now_ns) {
   std::uint32_t waiting = 0;
   for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
     if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
@@ -205,7 +205,7 @@ void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
 }
 
 // Asks for a slice of the class's first operation, which then goes to the end. False: no room.
-bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
+bool Requester::ask_next(TcpPeer& peer, Priority priority, std::uint64_t now_ns) {
   Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
   const OperationId id = queue.front();
   OperationState* operation = operations_.find(id);
@@ -229,7 +229,7 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
 // Freed credit goes first to the waiting peers.
 void Requester::wake_waiting_for_credit() {
   waiting_for_credit_.take([&](PeerId id) { return peers_.find(id); },
-                           [&](Peer& peer) { pump_later(peer); });
+                           [&](TcpPeer& peer) { pump_later(peer); });
 }
 
 // ---- Peers --------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
   if (spec.node == 0 || spec.bulk_lanes == 0 || spec.bulk_lanes >= kMaxLanes) {
     return fail(MC_INVALID_ARGUMENT, "a peer needs a node id and 1 to 16 bulk lanes");
   }
-  Peer* peer = peers_.add([&](PeerId id) { return std::make_unique<Peer>(id, spec); });
+  TcpPeer* peer = peers_.add([&](PeerId id) { return std::make_unique<TcpPeer>(id, spec); });
   if (peer == nullptr) return fail(MC_BUSY, "4096 peers are connected already; close some");
   peer->bulk.share(&credits_);
   next_look_ns_ = 0;
@@ -248,7 +248,7 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
 }
 
 Status Requester::attach(Link link, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(link.peer);
+  TcpPeer* peer = peers_.find(link.peer);
   if (peer == nullptr || link.lane >= peer->lanes.size() || link.node != peer->spec.node) {
     return {MC_INVALID_ARGUMENT, "this transport did not dial this lane"};
   }
@@ -270,7 +270,7 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
 }
 
 void Requester::dial_failed(PeerId id, std::uint32_t lane, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(id);
+  TcpPeer* peer = peers_.find(id);
   if (peer == nullptr || lane >= peer->lanes.size() || peer->lanes[lane]) return;
   rails_of(*peer, lane).on_failed(rail_of(lane), now_ns);
 }
@@ -283,7 +283,7 @@ void Requester::tell(Event::Kind kind, PeerId peer) {
 }
 
 void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(lane.peer());
+  TcpPeer* peer = peers_.find(lane.peer());
   const std::uint32_t index = lane.index();
   ++counters_.lanes_failed;
   if (peer->small.up_count() + peer->bulk.up_count() == 1) peer->heard_ns = lane.heard_ns();
@@ -299,7 +299,7 @@ void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
 // Takes the slices of a failed lane back. Other lanes ask for reads and for requests that had not
 // begun to leave. Writes follow as soon as the lane is cut at the peer too. A notification may have
 // arrived already.
-void Requester::take_back(Peer& peer, AskingLane& lane) {
+void Requester::take_back(TcpPeer& peer, AskingLane& lane) {
   for (Cut& cut : peer.cuts) {
     if (cut.asked_on == lane.index()) cut.asked_on = kMaxLanes;
   }
@@ -325,7 +325,7 @@ void Requester::take_back(Peer& peer, AskingLane& lane) {
   if (must_cut && peer.cuts.size() < kMaxCuts) peer.cuts.push_back({lane.index(), lane.serial()});
 }
 
-void Requester::ask_cuts(Peer& peer, std::uint64_t now_ns) {
+void Requester::ask_cuts(TcpPeer& peer, std::uint64_t now_ns) {
   const auto up =
       std::ranges::find_if(peer.lanes, [](const auto& lane) { return lane != nullptr; });
   for (Cut& cut : peer.cuts) {
@@ -336,7 +336,7 @@ void Requester::ask_cuts(Peer& peer, std::uint64_t now_ns) {
 }
 
 void Requester::on_cut(AskingLane& lane, Outcome outcome) {
-  Peer& peer = *peers_.find(lane.peer());
+  TcpPeer& peer = *peers_.find(lane.peer());
   const auto cut = std::ranges::find(peer.cuts, lane.index(), &Cut::asked_on);
   if (cut == peer.cuts.end()) return;
   peer.cuts.erase(cut);
@@ -353,7 +353,7 @@ void Requester::on_cut(AskingLane& lane, Outcome outcome) {
 }
 
 void Requester::close_peer(PeerId id) {
-  Peer* peer = peers_.find(id);
+  TcpPeer* peer = peers_.find(id);
   if (peer == nullptr) return;
   // First the lanes, so that no byte leaves from pieces after the events.
   for (auto& lane : peer->lanes) {
@@ -370,7 +370,7 @@ void Requester::close_peer(PeerId id) {
   peers_.remove(id);
 }
 
-void Requester::lose(Peer& peer) {
+void Requester::lose(TcpPeer& peer) {
   peer.lost = true;
   tell(Event::Kind::kPeerLost, peer.id);
   for (OperationState& operation : operations_.slots()) {
@@ -388,7 +388,7 @@ void Requester::lose(Peer& peer) {
 // A write past its deadline still has slices on lanes, which send from the caller's pieces. Only
 // cutting these lanes makes the end final.
 void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
-  Peer* peer = peers_.find(id);
+  TcpPeer* peer = peers_.find(id);
   for (std::size_t i = 0; i < peer->lanes.size(); ++i) {
     AskingLane* lane = peer->lanes[i].get();
     if (lane == nullptr) continue;
@@ -416,14 +416,14 @@ void Requester::tick(std::uint64_t now_ns) {
   const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;
-  peers_.each([&](Peer& peer) { look_after(peer, now_ns, was_away); });
+  peers_.each([&](TcpPeer& peer) { look_after(peer, now_ns, was_away); });
 }
 
 std::uint64_t Requester::next_tick_ns() const {
   return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
 }
 
-void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
+void Requester::look_after(TcpPeer& peer, std::uint64_t now_ns, bool was_away) {
   const PeerId id = peer.id;
   bool first = true;
   // If a lane owes an answer for long, the other lanes are probed: a dead peer must not be
@@ -465,7 +465,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
 }
 
 void Requester::report_rails(std::vector<RailReport>& reports) const {
-  peers_.each([&](const Peer& peer) {
+  peers_.each([&](const TcpPeer& peer) {
     reports.push_back({peer.id, "tcp", "small", peer.small.status(0)});
     for (std::size_t i = 0; i < peer.bulk.count(); ++i) {
       reports.push_back({peer.id, "tcp", "bulk " + std::to_string(i + 1), peer.bulk.status(i)});

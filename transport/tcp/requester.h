@@ -66,8 +66,8 @@ class Requester : public SliceSink {
     std::uint32_t serial = 0;
     std::uint32_t asked_on = kMaxLanes;  // a lane that is up; kMaxLanes: not asked yet
   };
-  struct Peer {
-    Peer(PeerId number, const PeerSpec& wanted)
+  struct TcpPeer {
+    TcpPeer(PeerId number, const PeerSpec& wanted)
         : id(number),
           spec(wanted),
           lanes(1 + wanted.bulk_lanes),
@@ -90,25 +90,27 @@ class Requester : public SliceSink {
     bool waiting_for_credit = false;  // in waiting_for_credit_
   };
 
-  static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
-  static Rails& rails_of(Peer& peer, std::uint32_t lane) {
+  static bool is_up(const TcpPeer& peer) {
+    return peer.small.up_count() + peer.bulk.up_count() > 0;
+  }
+  static Rails& rails_of(TcpPeer& peer, std::uint32_t lane) {
     return lane == 0 ? peer.small : peer.bulk;
   }
   static std::size_t rail_of(std::uint32_t lane) { return lane == 0 ? 0 : lane - 1; }
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
-  void pump_later(Peer& peer) { due_.add(peer); }
-  void pump(Peer& peer, std::uint64_t now_ns);
-  void pump_small(Peer& peer, std::uint64_t now_ns);
-  void pump_bulk(Peer& peer, std::uint64_t now_ns);
-  bool ask_next(Peer& peer, Priority priority, std::uint64_t now_ns);
+  void pump_later(TcpPeer& peer) { due_.add(peer); }
+  void pump(TcpPeer& peer, std::uint64_t now_ns);
+  void pump_small(TcpPeer& peer, std::uint64_t now_ns);
+  void pump_bulk(TcpPeer& peer, std::uint64_t now_ns);
+  bool ask_next(TcpPeer& peer, Priority priority, std::uint64_t now_ns);
   void wake_waiting_for_credit();
-  bool resend(Peer& peer, std::uint64_t now_ns);
-  void ask_cuts(Peer& peer, std::uint64_t now_ns);
-  void take_back(Peer& peer, AskingLane& lane);
+  bool resend(TcpPeer& peer, std::uint64_t now_ns);
+  void ask_cuts(TcpPeer& peer, std::uint64_t now_ns);
+  void take_back(TcpPeer& peer, AskingLane& lane);
   // A lane with room for the bytes; for small operations, first the small lane.
-  AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small, Priority priority);
-  void ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
+  AskingLane* choose(TcpPeer& peer, std::uint64_t bytes, bool small, Priority priority);
+  void ask(TcpPeer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
            std::uint64_t now_ns);
   Slice cut(OperationState& operation, std::uint64_t bytes);
 
@@ -117,18 +119,18 @@ class Requester : public SliceSink {
   void give_up(OperationState& operation, Outcome outcome);
   void abandon_lanes_of(OperationId operation, PeerId peer, std::uint64_t now_ns);
   void expire(std::uint64_t now_ns);
-  void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
-  void lose(Peer& peer);
+  void look_after(TcpPeer& peer, std::uint64_t now_ns, bool was_away);
+  void lose(TcpPeer& peer);
   void tell(Event::Kind kind, PeerId peer);
 
   LaneLoop& loop_;
   Dialer& dialer_;
   Counters& counters_;
   Operations operations_;
-  PeerTable<Peer> peers_;
-  DuePeers<Peer, &Peer::listed> due_;
+  PeerTable<TcpPeer> peers_;
+  DuePeers<TcpPeer, &TcpPeer::listed> due_;
   Credits credits_;
-  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;
+  DuePeers<TcpPeer, &TcpPeer::waiting_for_credit> waiting_for_credit_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

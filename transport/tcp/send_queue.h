@@ -28,7 +28,7 @@ class SendQueue {
   enum class Result { kDrained, kWouldBlock, kBudgetSpent, kFailed };
 
   // tls encrypts the bytes and outlives the queue; null: plain bytes.
-  void use_tls(Session* tls) { tls_ = tls; }
+  void use_tls(TlsSession* tls) { tls_ = tls; }
   // 0: every payload is copied.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
@@ -89,7 +89,7 @@ class SendQueue {
   void finish_front();
   void noticed(std::uint32_t first, std::uint32_t last);
 
-  Session* tls_ = nullptr;
+  TlsSession* tls_ = nullptr;
   Queue<Item> items_;
   Queue<Waiting> waiting_;
   std::vector<RegionTable::Grant> released_;

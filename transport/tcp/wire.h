@@ -20,10 +20,10 @@
 namespace mc::transport::tcp {
 
 // TLS over a non-blocking socket. transport/tls implements the class.
-class Session {
+class TlsSession {
  public:
   enum class Shaken { kDone, kWaits, kFailed };
-  virtual ~Session() = default;
+  virtual ~TlsSession() = default;
 
   // Goes on with the handshake until the socket would wait. After kFailed: status().
   virtual Shaken shake() = 0;
@@ -44,7 +44,7 @@ class Session {
 };
 
 struct Wire {
-  Wire(int connected, Session* session = nullptr) : socket(connected), tls(session) {}
+  Wire(int connected, TlsSession* session = nullptr) : socket(connected), tls(session) {}
 
   ssize_t receive(std::span<const iovec> to) const {
     if (tls != nullptr) return tls->receive(to);
@@ -67,7 +67,7 @@ struct Wire {
   bool has_ended() const { return tls != nullptr && tls->has_ended(); }
 
   int socket;
-  Session* tls;
+  TlsSession* tls;
 };
 
 }  // namespace mc::transport::tcp

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
   return std::unique_ptr<Identity>(new Identity(files, std::move(*context)));
 }
 
-std::unique_ptr<tcp::Session> Identity::make(int socket, const std::string* dialed) const {
+std::unique_ptr<tcp::TlsSession> Identity::make(int socket, const std::string* dialed) const {
   SSL* const ssl = ::SSL_new(context_.get());
   // A session without memory fails at its handshake, with this cause.
   if (ssl == nullptr) return std::make_unique<OpenSslSession>(nullptr, socket, dialed != nullptr);
@@ -50,9 +50,11 @@ std::unique_ptr<tcp::Session> Identity::make(int socket, const std::string* dial
   return std::make_unique<OpenSslSession>(ssl, socket, dialed != nullptr);
 }
 
-std::unique_ptr<tcp::Session> Identity::accept(int socket) const { return make(socket, nullptr); }
+std::unique_ptr<tcp::TlsSession> Identity::accept(int socket) const {
+  return make(socket, nullptr);
+}
 
-std::unique_ptr<tcp::Session> Identity::dial(int socket, const std::string& address) const {
+std::unique_ptr<tcp::TlsSession> Identity::dial(int socket, const std::string& address) const {
   return make(socket, &address);
 }
 

@@ -31,13 +31,13 @@ class Identity {
 
   // Make a session over a connected, non-blocking socket, which must outlive the session. The
   // session outlives the identity.
-  std::unique_ptr<tcp::Session> accept(int socket) const;
-  std::unique_ptr<tcp::Session> dial(int socket, const std::string& address) const;
+  std::unique_ptr<tcp::TlsSession> accept(int socket) const;
+  std::unique_ptr<tcp::TlsSession> dial(int socket, const std::string& address) const;
 
  private:
   Identity(Files files, TlsContextPointer context)
       : files_(std::move(files)), context_(std::move(context)) {}
-  std::unique_ptr<tcp::Session> make(int socket, const std::string* dialed) const;
+  std::unique_ptr<tcp::TlsSession> make(int socket, const std::string* dialed) const;
 
   const Files files_;
   const TlsContextPointer context_;

@@ -106,7 +106,7 @@ Status OpenSslSession::why_not_shaken(int error) const {
           "TLS: " + reason() + "; have both agents certificates of the same peer_tls_ca?"};
 }
 
-tcp::Session::Shaken OpenSslSession::shake() {
+tcp::TlsSession::Shaken OpenSslSession::shake() {
   if (ssl_ == nullptr) {
     fail({MC_NO_MEMORY, "OpenSSL has no room for a session"}, ENOMEM);
     return Shaken::kFailed;

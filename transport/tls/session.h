@@ -27,7 +27,7 @@ inline constexpr std::size_t kBatchBytes = 64 * 1024;
 // AES-GCM allows 2^24.5 records under one key (RFC 8446, 5.5).
 inline constexpr std::uint64_t kRecordsPerKey = 1u << 18;
 
-class OpenSslSession final : public tcp::Session {
+class OpenSslSession final : public tcp::TlsSession {
  public:
   // Takes ssl; null: there was no memory for a session.
   OpenSslSession(ssl_st* ssl, int socket, bool dialer);

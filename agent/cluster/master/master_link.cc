@@ -43,9 +43,9 @@ void MasterLink::locate(const wire::Locate& request, std::uint64_t deadline_ns,
                         MasterPort::Done<metadata::LocateAnswer> done) {
   client_->locate(request, deadline_ns, unless_closing(std::move(done)));
 }
-void MasterLink::place(const wire::Place& request, std::uint64_t deadline_ns,
-                       MasterPort::Done<wire::PlaceAnswer> done) {
-  client_->place(request, deadline_ns, unless_closing(std::move(done)));
+void MasterLink::choose_holders(const wire::ChooseHolders& request, std::uint64_t deadline_ns,
+                                MasterPort::Done<wire::ChooseHoldersAnswer> done) {
+  client_->choose_holders(request, deadline_ns, unless_closing(std::move(done)));
 }
 void MasterLink::remove(const wire::Remove& request, std::uint64_t deadline_ns,
                         MasterPort::Done<wire::RemoveReply> done) {

@@ -36,8 +36,8 @@ class MasterLink final : public MasterPort {
                MasterPort::Done<std::vector<metadata::Verdict>> done) override;
   void locate(const metadata::wire::Locate& request, std::uint64_t deadline_ns,
               MasterPort::Done<metadata::LocateAnswer> done) override;
-  void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
-             MasterPort::Done<metadata::wire::PlaceAnswer> done) override;
+  void choose_holders(const metadata::wire::ChooseHolders& request, std::uint64_t deadline_ns,
+                      MasterPort::Done<metadata::wire::ChooseHoldersAnswer> done) override;
   void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
               MasterPort::Done<metadata::wire::RemoveReply> done) override;
   void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,

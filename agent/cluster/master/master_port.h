@@ -31,8 +31,9 @@ class MasterPort {
                        std::uint64_t deadline_ns, Done<std::vector<metadata::Verdict>> done) = 0;
   virtual void locate(const metadata::wire::Locate& request, std::uint64_t deadline_ns,
                       Done<metadata::LocateAnswer> done) = 0;
-  virtual void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
-                     Done<metadata::wire::PlaceAnswer> done) = 0;
+  virtual void choose_holders(const metadata::wire::ChooseHolders& request,
+                              std::uint64_t deadline_ns,
+                              Done<metadata::wire::ChooseHoldersAnswer> done) = 0;
   virtual void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
                       Done<metadata::wire::RemoveReply> done) = 0;
   virtual void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,

@@ -89,7 +89,7 @@ void PeerPort::dial(const transport::DialRequest& request) {
   if (address) {
     auto socket = transport::tcp::start_connect(address->host, address->port);
     if (socket) {
-      std::shared_ptr<transport::tcp::Session> tls;
+      std::shared_ptr<transport::tcp::TlsSession> tls;
       if (tls_) tls = tls_->dial(socket->get(), address->host);
       status = handshakes_->add(
           std::move(*socket),

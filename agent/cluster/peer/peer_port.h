@@ -14,8 +14,8 @@
 #include <optional>
 #include <string>
 
+#include "libmc/auth/cluster_hello.h"
 #include "libmc/auth/cluster_key.h"
-#include "libmc/auth/hello.h"
 #include "transport/tcp/handshakes.h"
 #include "transport/tls/identity.h"
 #include "transport/transport.h"
@@ -26,9 +26,9 @@ struct PeerPortOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
   metadata::rpc::ClusterKey key;
-  bool insecure = false;      // other hosts may connect without a key
-  metadata::rpc::Hello own;   // this agent's
-  transport::tls::Files tls;  // empty: no TLS
+  bool insecure = false;            // other hosts may connect without a key
+  metadata::rpc::ClusterHello own;  // this agent's
+  transport::tls::Files tls;        // empty: no TLS
 };
 
 class PeerPort final : public transport::Dialer, private transport::tcp::LinkSink {

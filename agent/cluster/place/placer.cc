@@ -90,7 +90,7 @@ void Placer::choose(Placement& placement) {
   placement.at = Step::kChoosing;
   placement.chosen = true;
   placement.answered = false;
-  wire::Place request;
+  wire::ChooseHolders request;
   request.items.push_back({placement.put.name, placement.put.length, kMostNodes});
   request.host = place_.host;
   request.exclude = placement.asked;
@@ -98,14 +98,15 @@ void Placer::choose(Placement& placement) {
   const std::uint64_t until_ns =
       std::min(placement.put.remote_request->deadline_ns, operations_.now_ns() + kMostPlaceNs);
   masters_.of(placement.put.name)
-      .place(request, until_ns,
-             [this, id = placement.id()](const Result<wire::PlaceAnswer>& answer) {
-               Placement* const asked = operations_.find<Placement>(id);
-               if (asked == nullptr || asked->over()) return;
-               asked->answered = true;
-               if (answer && answer->nodes.size() == 1) asked->from_master = answer->nodes.front();
-               operations_.wake(*asked);
-             });
+      .choose_holders(request, until_ns,
+                      [this, id = placement.id()](const Result<wire::ChooseHoldersAnswer>& answer) {
+                        Placement* const asked = operations_.find<Placement>(id);
+                        if (asked == nullptr || asked->over()) return;
+                        asked->answered = true;
+                        if (answer && answer->nodes.size() == 1)
+                          asked->from_master = answer->nodes.front();
+                        operations_.wake(*asked);
+                      });
 }
 
 void Placer::take_nodes(Placement& placement) {

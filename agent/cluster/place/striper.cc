@@ -101,7 +101,7 @@ void Striper::sum(Striping& striping) {
 
 void Striper::choose(Striping& striping) {
   striping.at = Step::kChoosing;
-  wire::Place request;
+  wire::ChooseHolders request;
   request.host = 0;  // the master spreads the stripes; none needs to be near this host
   request.exclude.push_back(self_);
   for (std::uint16_t i = 0; i < striping.facts.count; ++i) {
@@ -111,16 +111,16 @@ void Striper::choose(Striping& striping) {
   const std::uint64_t until_ns =
       std::min(striping.remote_request->deadline_ns, operations_.now_ns() + kMostStripeMasterNs);
   masters_.of(striping.name)
-      .place(request, until_ns,
-             [this, id = striping.id()](const Result<wire::PlaceAnswer>& answer) {
-               Striping* const asked = operations_.find<Striping>(id);
-               if (asked == nullptr) return;
-               asked->answered = true;
-               if (answer && answer->nodes.size() == asked->parts.size()) {
-                 asked->from_master = answer->nodes;
-               }
-               operations_.wake(*asked);
-             });
+      .choose_holders(request, until_ns,
+                      [this, id = striping.id()](const Result<wire::ChooseHoldersAnswer>& answer) {
+                        Striping* const asked = operations_.find<Striping>(id);
+                        if (asked == nullptr) return;
+                        asked->answered = true;
+                        if (answer && answer->nodes.size() == asked->parts.size()) {
+                          asked->from_master = answer->nodes;
+                        }
+                        operations_.wake(*asked);
+                      });
 }
 
 // Assigns each stripe to that candidate host that has the fewest stripes so far. The count of

@@ -162,7 +162,7 @@ void BucketTable::erase(std::uint64_t hash, std::uint32_t entry) {
 }
 
 void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint32_t new_entry) {
-  const Place place = find_slot(tables_[current_], hash, old_entry);
+  const BucketSlot place = find_slot(tables_[current_], hash, old_entry);
   if (place.bucket != nullptr) place.set(hash, new_entry, hint_of(new_entry));
   if (in_next(old_entry)) erase_from(tables_[current_ ^ 1], hash, old_entry);
   if (in_next(new_entry) && !insert_into(tables_[current_ ^ 1], hash, new_entry)) growing_ = false;
@@ -180,7 +180,7 @@ void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint
         shm::Word32& passed = table.buckets[i].passed;
         passed.store_relaxed(passed.load_relaxed() + 1);
       }
-      Place{&bucket, slot}.set(hash, entry, hint_of(entry));
+      BucketSlot{&bucket, slot}.set(hash, entry, hint_of(entry));
       return true;
     }
     at = at + 1 == table.bucket_count ? 0 : at + 1;
@@ -197,13 +197,14 @@ std::uint32_t BucketTable::hint_of(std::uint32_t entry) const {
 
 // The half of the hint outside the slot may belong to another object for a moment. Readers only
 // prefetch with the hint.
-void BucketTable::Place::set(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) const {
+void BucketTable::BucketSlot::set(std::uint64_t hash, std::uint32_t entry,
+                                  std::uint32_t hint) const {
   bucket->granules[slot].store_relaxed(static_cast<std::uint16_t>(hint >> 16));
   bucket->slots[slot].store_release(shm::slot_value(hash, entry, hint));
 }
 
-[[gnu::hot]] BucketTable::Place BucketTable::find_slot(const Table& table, std::uint64_t hash,
-                                                       std::uint32_t entry) {
+[[gnu::hot]] BucketTable::BucketSlot BucketTable::find_slot(const Table& table, std::uint64_t hash,
+                                                            std::uint32_t entry) {
   constexpr std::uint64_t kNamed = shm::kSlotTagMask | shm::kSlotEntryMask;
   const std::uint64_t wanted = shm::slot_value(hash, entry, 0);
   std::uint64_t at = shm::home_bucket(hash, table.bucket_count);
@@ -219,7 +220,7 @@ void BucketTable::Place::set(std::uint64_t hash, std::uint32_t entry, std::uint3
 }
 
 void BucketTable::erase_from(Table& table, std::uint64_t hash, std::uint32_t entry) {
-  const Place place = find_slot(table, hash, entry);
+  const BucketSlot place = find_slot(table, hash, entry);
   if (place.bucket == nullptr) return;
   place.bucket->slots[place.slot].store_release(0);
   const auto found = static_cast<std::uint64_t>(place.bucket - table.buckets);

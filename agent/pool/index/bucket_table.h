@@ -59,12 +59,12 @@ class BucketTable {
   bool insert_into(Table& table, std::uint64_t hash, std::uint32_t entry);
   std::uint32_t hint_of(std::uint32_t entry) const;
   static void erase_from(Table& table, std::uint64_t hash, std::uint32_t entry);
-  struct Place {
+  struct BucketSlot {
     shm::Bucket* bucket = nullptr;  // null: none
     std::size_t slot = 0;
     void set(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) const;
   };
-  static Place find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry);
+  static BucketSlot find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry);
 
   bool start_growth(std::uint64_t bucket_count);
   bool growth_step();

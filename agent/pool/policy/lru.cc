@@ -40,7 +40,7 @@ EntryId LruPolicy::evict() {
 }
 
 std::size_t LruPolicy::memory_bytes() const {
-  return family_.memory_bytes() + links_.capacity() * sizeof(Link);
+  return family_.memory_bytes() + links_.capacity() * sizeof(Neighbours);
 }
 
 Queue& LruPolicy::order_of(EntryId id) {

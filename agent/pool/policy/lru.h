@@ -23,7 +23,7 @@ class LruPolicy final : public EvictionPolicy {
   std::size_t memory_bytes() const override;
 
  private:
-  struct Link {
+  struct Neighbours {
     EntryId older = kNoEntry;
     EntryId newer = kNoEntry;
   };
@@ -31,7 +31,7 @@ class LruPolicy final : public EvictionPolicy {
   // Parents are in the order too, so they have separate links here; Family's links count
   // the children.
   auto links() {
-    return [this](EntryId id) -> Link& { return links_[id]; };
+    return [this](EntryId id) -> Neighbours& { return links_[id]; };
   }
   Queue& order_of(EntryId id);
   void enter_newest(EntryId id);
@@ -40,7 +40,7 @@ class LruPolicy final : public EvictionPolicy {
   EntryId oldest_childless(Queue& order);
 
   Family family_;
-  std::vector<Link> links_;
+  std::vector<Neighbours> links_;
   Queue unpinned_;
   Queue soft_pinned_;
 };

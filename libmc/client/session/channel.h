@@ -202,7 +202,7 @@ class Channel {
   Client* client_;
   std::uint32_t number_;
   std::shared_ptr<Memory> memory_;
-  std::shared_ptr<Link> link_;
+  std::shared_ptr<AgentLink> link_;
   shm::Channel* shared_ = nullptr;
   shm::RingProducer requests_;
   shm::RingConsumer completions_;

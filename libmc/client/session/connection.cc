@@ -183,7 +183,7 @@ bool Memory::let_go() {
 
 Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
                              const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns) {
-  shm::Hello hello;
+  shm::ClientHello hello;
   hello.header.type = static_cast<std::uint32_t>(shm::ControlType::kHello);
   hello.channel_count = texts.channel_count;
   if (resume) {
@@ -226,7 +226,7 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
     }
     connection.memory = std::move(memory);
   }
-  connection.link = std::make_shared<Link>();
+  connection.link = std::make_shared<AgentLink>();
   connection.link->socket = std::move(socket);
   connection.link->agent_event = std::move(message->fds[shm::kAgentEventFd]);
   connection.link->client_event = std::move(message->fds[shm::kClientEventFd]);
@@ -236,8 +236,8 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   return connection;
 }
 
-Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
-                   std::string_view text) {
+Result<Answer> ask(AgentLink& link, shm::ControlType type, std::uint64_t value,
+                   std::uint64_t timeout_ns, std::string_view text) {
   shm::ControlHeader header;
   header.type = static_cast<std::uint32_t>(type);
   header.value = value;
@@ -268,7 +268,7 @@ Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::
   return result;
 }
 
-void take_notice(Link& link) {
+void take_notice(AgentLink& link) {
   if (!wait_readable(link.socket.get(), 0)) return;
   auto message = receive_message(link.socket.get(), shm::kMaxControlBytes);
   if (message && is_notice(*message))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A session with an agent, in two halves. Memory has the mappings, which live as long
-//   as any reader uses them. Link has the socket and the bells, which change at a restart of the
+//   as any reader uses them. AgentLink has the socket and the bells, which change at a restart of the
 //   agent.
 // Threads: immutable after construction, except for Memory::let_go(). ask() needs the client's
 //   control lock.
@@ -74,7 +74,7 @@ struct Memory {
   bool gone_ = false;
 };
 
-struct Link {
+struct AgentLink {
   Fd socket;
   Fd agent_event;
   Fd client_event;
@@ -86,7 +86,7 @@ struct Link {
 
 struct Connection {
   std::shared_ptr<Memory> memory;
-  std::shared_ptr<Link> link;
+  std::shared_ptr<AgentLink> link;
 };
 
 struct HelloTexts {
@@ -104,9 +104,9 @@ struct Answer {
   Fd fd;
 };
 // Sends a control question, with an optional text, and waits for the answer.
-Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
-                   std::string_view text = {});
+Result<Answer> ask(AgentLink& link, shm::ControlType type, std::uint64_t value,
+                   std::uint64_t timeout_ns, std::string_view text = {});
 // Takes in unsolicited messages of the agent. REQUIRES: no thread waits for an answer.
-void take_notice(Link& link);
+void take_notice(AgentLink& link);
 
 }  // namespace mc::client

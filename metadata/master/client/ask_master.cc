@@ -17,13 +17,13 @@ namespace {
 // Between two tries: no event tells that a master listens, or leads.
 constexpr std::uint64_t kNoMasterYetNs = 50 * kMs;
 
-class NoRequests final : public rpc::LinkHandler {
+class NoRequests final : public rpc::RpcLinkHandler {
  public:
-  void on_request(rpc::Link& link, const rpc::Request& request) override {
+  void on_request(rpc::RpcLink& link, const rpc::Request& request) override {
     link.answer(request.id, MC_UNSUPPORTED, {}, 0);
   }
-  void on_cancel(rpc::Link&, std::uint32_t) override {}
-  void on_closed(rpc::Link&, const Status&) override {}
+  void on_cancel(rpc::RpcLink&, std::uint32_t) override {}
+  void on_closed(rpc::RpcLink&, const Status&) override {}
 };
 
 struct Heard {
@@ -35,10 +35,10 @@ struct Heard {
 Result<Heard> ask_one(const rpc::DialOptions& dialing, std::uint64_t deadline_ns) {
   boost::asio::io_context io;
   NoRequests handler;
-  std::shared_ptr<rpc::Link> open;
+  std::shared_ptr<rpc::RpcLink> open;
   std::optional<Result<Heard>> heard;
   rpc::dial(io.get_executor(), dialing, deadline_ns, handler,
-            [&](Result<std::shared_ptr<rpc::Link>> link) {
+            [&](Result<std::shared_ptr<rpc::RpcLink>> link) {
               if (!link) {
                 heard = fail(link.error());
                 return;

@@ -93,9 +93,10 @@ void MasterClient::locate(const wire::Locate& request, std::uint64_t deadline_ns
       });
 }
 
-void MasterClient::place(const wire::Place& request, std::uint64_t deadline_ns,
-                         Done<wire::PlaceAnswer> done) {
-  ask<wire::PlaceAnswer>(Method::kPlace, wire::encoded(request), deadline_ns, std::move(done));
+void MasterClient::choose_holders(const wire::ChooseHolders& request, std::uint64_t deadline_ns,
+                                  Done<wire::ChooseHoldersAnswer> done) {
+  ask<wire::ChooseHoldersAnswer>(Method::kChooseHolders, wire::encoded(request), deadline_ns,
+                                 std::move(done));
 }
 void MasterClient::remove(const wire::Remove& request, std::uint64_t deadline_ns,
                           Done<wire::RemoveReply> done) {
@@ -481,10 +482,10 @@ void MasterClient::dial_to(const std::string& address) {
   dialing.tls = tls_;
   dialing.server_name = options_.tls.server_name;
   outside_.dial(io_.get_executor(), dialing, now_ns() + kDialNs, *this,
-                [this](Result<std::shared_ptr<rpc::Link>> link) { dialled(std::move(link)); });
+                [this](Result<std::shared_ptr<rpc::RpcLink>> link) { dialled(std::move(link)); });
 }
 
-void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
+void MasterClient::dialled(Result<std::shared_ptr<rpc::RpcLink>> link) {
   seeking_ = false;
   if (stopping_ || left_) {
     if (link) (*link)->close({MC_CLOSED, "the client is closed"});
@@ -684,7 +685,7 @@ void MasterClient::lose(const Status& why) {
   seek();
 }
 
-void MasterClient::on_closed(rpc::Link& link, const Status& why) {
+void MasterClient::on_closed(rpc::RpcLink& link, const Status& why) {
   if (link_.get() == &link) lose(why);
 }
 
@@ -718,7 +719,7 @@ void MasterClient::heartbeat() {
       });
 }
 
-void MasterClient::reply(std::weak_ptr<rpc::Link> link, std::uint32_t id,
+void MasterClient::reply(std::weak_ptr<rpc::RpcLink> link, std::uint32_t id,
                          Result<std::string> body) {
   post([link = std::move(link), id, body = std::move(body)]() mutable {
     const auto open = link.lock();
@@ -743,13 +744,13 @@ void MasterClient::order(const rpc::Request& request, Start start) {
   }
 }
 
-void MasterClient::on_request(rpc::Link& link, const rpc::Request& request) {
+void MasterClient::on_request(rpc::RpcLink& link, const rpc::Request& request) {
   if (&link != link_.get() || member_ == nullptr || !fence_.accept(request.epoch)) {
     if (&link == link_.get()) ++refused_epochs_;
     link.answer(request.id, MC_PERMISSION_DENIED, {}, 0);
     return;
   }
-  const std::weak_ptr<rpc::Link> asker = link_;
+  const std::weak_ptr<rpc::RpcLink> asker = link_;
   const std::uint32_t id = request.id;
   const auto done = [this, asker, id](const Status& status) {
     reply(asker, id, status.ok() ? Result<std::string>(std::string()) : fail(status));

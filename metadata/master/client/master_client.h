@@ -93,7 +93,7 @@ struct MasterClientOptions {
   std::uint32_t partitions = 0;
 };
 
-class MasterClient final : rpc::LinkHandler {
+class MasterClient final : rpc::RpcLinkHandler {
  public:
   static constexpr std::size_t kMaxInFlight = 192;  // below a link's max_requests
   static constexpr std::size_t kMaxQueued = 4096;
@@ -109,7 +109,7 @@ class MasterClient final : rpc::LinkHandler {
   struct Outside {
     // As rpc::dial().
     std::function<void(boost::asio::any_io_executor, const rpc::DialOptions&,
-                       std::uint64_t deadline_ns, rpc::LinkHandler&, rpc::Dialled)>
+                       std::uint64_t deadline_ns, rpc::RpcLinkHandler&, rpc::Dialled)>
         dial;
     std::unique_ptr<ClusterStore> store;  // null: only `masters` lead to the master
     StartStoreThread start_thread;
@@ -138,7 +138,8 @@ class MasterClient final : rpc::LinkHandler {
   void publish(std::vector<PublishItem> items, std::uint64_t removals_seen,
                std::uint64_t deadline_ns, Done<std::vector<Verdict>> done);
   void locate(const wire::Locate& request, std::uint64_t deadline_ns, Done<LocateAnswer> done);
-  void place(const wire::Place& request, std::uint64_t deadline_ns, Done<wire::PlaceAnswer> done);
+  void choose_holders(const wire::ChooseHolders& request, std::uint64_t deadline_ns,
+                      Done<wire::ChooseHoldersAnswer> done);
   void remove(const wire::Remove& request, std::uint64_t deadline_ns, Done<wire::RemoveReply> done);
   void remove_matching(const wire::Match& match, std::uint64_t deadline_ns,
                        Done<wire::RemoveMatchingAnswer> done);
@@ -209,7 +210,7 @@ class MasterClient final : rpc::LinkHandler {
   void found(const Result<std::string>& leader);
   void not_reached(const std::string& where, const Status& why);
   void dial_to(const std::string& address);
-  void dialled(Result<std::shared_ptr<rpc::Link>> link);
+  void dialled(Result<std::shared_ptr<rpc::RpcLink>> link);
   void attend();
   void attended(std::uint32_t partitions);
   void promise(std::uint64_t epoch, std::uint32_t promise_ms);
@@ -231,12 +232,12 @@ class MasterClient final : rpc::LinkHandler {
   void internal_call(wire::Method method, std::string body,
                      std::function<void(const rpc::Answer&)> take);
 
-  void on_request(rpc::Link& link, const rpc::Request& request) override;
-  void on_cancel(rpc::Link&, std::uint32_t) override {}
-  void on_closed(rpc::Link& link, const Status& why) override;
+  void on_request(rpc::RpcLink& link, const rpc::Request& request) override;
+  void on_cancel(rpc::RpcLink&, std::uint32_t) override {}
+  void on_closed(rpc::RpcLink& link, const Status& why) override;
   template <typename Order, typename Start>
   void order(const rpc::Request& request, Start start);
-  void reply(std::weak_ptr<rpc::Link> link, std::uint32_t id, Result<std::string> body);
+  void reply(std::weak_ptr<rpc::RpcLink> link, std::uint32_t id, Result<std::string> body);
 
   const MasterClientOptions options_;
   AgentSide* const member_;
@@ -253,7 +254,7 @@ class MasterClient final : rpc::LinkHandler {
   boost::asio::steady_timer expire_timer_;
   std::unique_ptr<LeaderFinder> finder_;
 
-  std::shared_ptr<rpc::Link> link_;
+  std::shared_ptr<rpc::RpcLink> link_;
   bool seeking_ = false;
   bool usable_ = false;  // joined, or connected as a tool
   bool stopping_ = false;

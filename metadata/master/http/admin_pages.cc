@@ -216,8 +216,8 @@ std::variant<DrainOrder, HttpAnswer> drain_order(const MasterReport& report,
   const auto segments = names_in((*value)["segments"]);
   const auto targets = names_in((*value)["target_segments"]);
   const Json::Value& jobs = (*value)["max_concurrency"];
-  if (!segments || !targets || segments->empty() || segments->size() > wire::kMaxPlaceNodes ||
-      targets->size() > wire::kMaxPlaceNodes) {
+  if (!segments || !targets || segments->empty() || segments->size() > wire::kMaxNamedNodes ||
+      targets->size() > wire::kMaxNamedNodes) {
     return invalid("segments names 1 to 64 segments, and target_segments at most 64");
   }
   if (!jobs.isNull() && (!jobs.isUInt() || jobs.asUInt() == 0)) {

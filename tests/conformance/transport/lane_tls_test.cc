@@ -24,7 +24,7 @@ namespace {
 using conformance::Authority;
 using conformance::loopback_identity;
 using conformance::TempDirectory;
-using tcp::Session;
+using tcp::TlsSession;
 
 std::unique_ptr<tls::Identity> identity_of(const tls::Files& files) {
   auto opened = tls::Identity::open(files);
@@ -169,19 +169,19 @@ class TlsSessions : public ::testing::Test {
     listener_ = loopback_identity().accept(other_.get());
   }
   void shake() {
-    auto dialing = Session::Shaken::kWaits, listening = Session::Shaken::kWaits;
-    for (int i = 0; i < 10 && listening != Session::Shaken::kDone; ++i) {
-      if (dialing == Session::Shaken::kWaits) dialing = dialer_->shake();
-      if (listening == Session::Shaken::kWaits) listening = listener_->shake();
+    auto dialing = TlsSession::Shaken::kWaits, listening = TlsSession::Shaken::kWaits;
+    for (int i = 0; i < 10 && listening != TlsSession::Shaken::kDone; ++i) {
+      if (dialing == TlsSession::Shaken::kWaits) dialing = dialer_->shake();
+      if (listening == TlsSession::Shaken::kWaits) listening = listener_->shake();
     }
-    ASSERT_EQ(dialing, Session::Shaken::kDone) << dialer_->status().to_string();
-    ASSERT_EQ(listening, Session::Shaken::kDone) << listener_->status().to_string();
+    ASSERT_EQ(dialing, TlsSession::Shaken::kDone) << dialer_->status().to_string();
+    ASSERT_EQ(listening, TlsSession::Shaken::kDone) << listener_->status().to_string();
   }
-  static ssize_t send(Session& session, std::string_view text) {
+  static ssize_t send(TlsSession& session, std::string_view text) {
     const iovec part{const_cast<char*>(text.data()), text.size()};
     return session.send({&part, 1});
   }
-  static std::string receive(Session& session, std::size_t bytes) {
+  static std::string receive(TlsSession& session, std::size_t bytes) {
     std::string text(bytes, '\0');
     const iovec part{text.data(), text.size()};
     const ssize_t got = session.receive({&part, 1});
@@ -202,8 +202,8 @@ class TlsSessions : public ::testing::Test {
 
   Fd one_;
   Fd other_;
-  std::unique_ptr<Session> dialer_;
-  std::unique_ptr<Session> listener_;
+  std::unique_ptr<TlsSession> dialer_;
+  std::unique_ptr<TlsSession> listener_;
 };
 
 TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
@@ -300,18 +300,18 @@ TEST_F(TlsSessions, GarbageInTheHandshakeIsRefused) {
     SetUp();
     std::string garbage(600, first);
     put_on_the_wire(garbage);
-    EXPECT_EQ(listener_->shake(), Session::Shaken::kFailed);
+    EXPECT_EQ(listener_->shake(), TlsSession::Shaken::kFailed);
     EXPECT_FALSE(listener_->status().ok());
   }
 }
 
 TEST_F(TlsSessions, ATruncatedHandshakeFails) {
-  EXPECT_EQ(dialer_->shake(), Session::Shaken::kWaits);
+  EXPECT_EQ(dialer_->shake(), TlsSession::Shaken::kWaits);
   const std::string hello = on_the_wire();
   put_on_the_wire(hello.substr(0, hello.size() / 2));
-  EXPECT_EQ(listener_->shake(), Session::Shaken::kWaits);
+  EXPECT_EQ(listener_->shake(), TlsSession::Shaken::kWaits);
   ::shutdown(one_.get(), SHUT_WR);
-  EXPECT_EQ(listener_->shake(), Session::Shaken::kFailed);
+  EXPECT_EQ(listener_->shake(), TlsSession::Shaken::kFailed);
 }
 
 TEST_F(TlsSessions, OlderTlsIsRefused) {
@@ -320,7 +320,7 @@ TEST_F(TlsSessions, OlderTlsIsRefused) {
                      std::string("\x00\x02\x00\x2f", 4) + std::string("\x01\x00", 2);
   std::string message = std::string("\x01\x00\x00", 3) + static_cast<char>(body.size()) + body;
   put_on_the_wire(std::string("\x16\x03\x01\x00", 4) + static_cast<char>(message.size()) + message);
-  EXPECT_EQ(listener_->shake(), Session::Shaken::kFailed);
+  EXPECT_EQ(listener_->shake(), TlsSession::Shaken::kFailed);
   EXPECT_NE(listener_->status().text().find("TLS"), std::string::npos)
       << listener_->status().to_string();
 }
@@ -328,8 +328,8 @@ TEST_F(TlsSessions, OlderTlsIsRefused) {
 // The proof of the cluster's key, inside: the proof is good for this session alone.
 class KeyedTls : public TlsSessions {
  protected:
-  std::unique_ptr<tcp::Handshake> handshake(bool dialer) const {
-    metadata::rpc::Hello hello;
+  std::unique_ptr<tcp::LaneHandshake> handshake(bool dialer) const {
+    metadata::rpc::ClusterHello hello;
     hello.role = metadata::rpc::Role::kAgent;
     hello.node = dialer ? 1 : 2;
     const DialRequest request{1, 2, 0, LaneRole::kBulk, LinkProtocol::kTcp};
@@ -340,13 +340,13 @@ class KeyedTls : public TlsSessions {
   // The end of the handshake on the listening side.
   Status listen(const tcp::Wire& dialing, const tcp::Wire& listening) {
     const auto one = handshake(true), other = handshake(false);
-    auto state = tcp::Handshake::State::kWantsRead;
-    for (int i = 0; i < 20 && state != tcp::Handshake::State::kDone; ++i) {
+    auto state = tcp::LaneHandshake::State::kWantsRead;
+    for (int i = 0; i < 20 && state != tcp::LaneHandshake::State::kDone; ++i) {
       static_cast<void>(one->advance(dialing));
       state = other->advance(listening);
-      if (state == tcp::Handshake::State::kFailed) return other->status();
+      if (state == tcp::LaneHandshake::State::kFailed) return other->status();
     }
-    return state == tcp::Handshake::State::kDone ? Status() : Status(MC_TIMEOUT);
+    return state == tcp::LaneHandshake::State::kDone ? Status() : Status(MC_TIMEOUT);
   }
 
   TempDirectory directory_;
@@ -366,9 +366,9 @@ TEST_F(KeyedTls, TheKeyIsProvenInsideTheSession) {
 }
 
 // A session with another name than the other end: an attacker in between.
-class Between final : public Session {
+class Between final : public TlsSession {
  public:
-  explicit Between(Session& under) : under_(under) {}
+  explicit Between(TlsSession& under) : under_(under) {}
   Shaken shake() override { return under_.shake(); }
   ssize_t receive(std::span<const iovec> to) override { return under_.receive(to); }
   bool has_ended() const override { return under_.has_ended(); }
@@ -379,7 +379,7 @@ class Between final : public Session {
   const Status& status() const override { return under_.status(); }
 
  private:
-  Session& under_;
+  TlsSession& under_;
 };
 
 TEST_F(KeyedTls, AProofCarriedIntoAnotherSessionIsRefused) {
@@ -391,18 +391,18 @@ TEST_F(KeyedTls, AProofCarriedIntoAnotherSessionIsRefused) {
 
 TEST_F(KeyedTls, EachSideLearnsWhichSideLacksTls) {
   const auto plain = handshake(false);
-  EXPECT_EQ(dialer_->shake(), Session::Shaken::kWaits);
-  EXPECT_EQ(plain->advance(other_.get()), tcp::Handshake::State::kFailed);
+  EXPECT_EQ(dialer_->shake(), TlsSession::Shaken::kWaits);
+  EXPECT_EQ(plain->advance(other_.get()), tcp::LaneHandshake::State::kFailed);
   EXPECT_NE(plain->status().text().find("the peer speaks TLS and this agent does not"),
             std::string::npos)
       << plain->status().to_string();
 
   TlsSessions::SetUp();  // NOLINT(bugprone-parent-virtual-call): new connections, the same key
   const auto dialing = handshake(true);
-  EXPECT_EQ(dialing->advance(one_.get()), tcp::Handshake::State::kWantsRead);
-  EXPECT_EQ(listener_->shake(), Session::Shaken::kFailed);
+  EXPECT_EQ(dialing->advance(one_.get()), tcp::LaneHandshake::State::kWantsRead);
+  EXPECT_EQ(listener_->shake(), TlsSession::Shaken::kFailed);
   other_.reset();
-  EXPECT_EQ(dialing->advance(one_.get()), tcp::Handshake::State::kFailed);
+  EXPECT_EQ(dialing->advance(one_.get()), tcp::LaneHandshake::State::kFailed);
   EXPECT_NE(dialing->status().text().find("the peer wants TLS"), std::string::npos)
       << dialing->status().to_string();
 }

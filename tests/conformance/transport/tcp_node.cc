@@ -48,7 +48,7 @@ void TcpNode::dial(const DialRequest& request) {
     transport_of(request.protocol).dial_failed(request.peer, request.lane);
     return;
   }
-  std::shared_ptr<tcp::Session> session;
+  std::shared_ptr<tcp::TlsSession> session;
   if (tls_ != nullptr) session = tls_->dial(socket->get(), "127.0.0.1");
   const Status status =
       handshakes_->add(std::move(*socket), tcp::make_dialing_handshake(self_, request), request,

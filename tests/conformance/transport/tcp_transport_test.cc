@@ -361,8 +361,8 @@ TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
     Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
     auto handshake = tcp::make_dialing_handshake(
         {kByHand, 1, 0}, {1, kNodeB, index, LaneRole::kBulk, LinkProtocol::kTcp});
-    EXPECT_TRUE(
-        wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
+    EXPECT_TRUE(wait_for(
+        [&] { return handshake->advance(socket.get()) == tcp::LaneHandshake::State::kDone; }));
     return socket;
   };
   const auto send = [](const Fd& socket, const void* bytes, std::size_t size) {
@@ -548,8 +548,8 @@ TEST_F(TcpTransportTest, AReaderThatTakesNothingPinsABoundedAmountForABoundedTim
   Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
   auto handshake = tcp::make_dialing_handshake({kNodeA, 1, 0},
                                                {1, kNodeB, 1, LaneRole::kBulk, LinkProtocol::kTcp});
-  ASSERT_TRUE(
-      wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
+  ASSERT_TRUE(wait_for(
+      [&] { return handshake->advance(socket.get()) == tcp::LaneHandshake::State::kDone; }));
   for (std::uint64_t id = 1; id <= kMaxLaneRequests; ++id) {
     tcp::Frame frame = tcp::make_frame(tcp::FrameKind::kRead, id);
     frame.region = region_;

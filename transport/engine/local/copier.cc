@@ -32,8 +32,8 @@ void Copier::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Copier::start(Batch& batch, std::uint32_t index, const DirectoryEntry& entry, const Peer& peer,
-                   bool registered) {
+void Copier::start(Batch& batch, std::uint32_t index, const DirectoryEntry& entry,
+                   const EnginePeer& peer, bool registered) {
   Request& request = batch.requests[index];
   request.state = Request::State::kCopying;
   request.taken_bytes = 0;
@@ -55,7 +55,7 @@ bool Copier::take_chunk(Batch& batch, Chunk* chunk) {
       batch.copies.pop_front();
       continue;
     }
-    const Peer* const peer = peers_.find(request.segment);
+    const EnginePeer* const peer = peers_.find(request.segment);
     const bool late = now_ns() >= batch.deadline_ns;
     if (late || peer == nullptr || !peer->same_host) {
       batch.copies.pop_front();

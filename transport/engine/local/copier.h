@@ -40,7 +40,7 @@ class Copier {
   void stop() MC_EXCLUDES(loop_.mutex);
 
   // registered: the local memory stays valid until the copy ends, so memcpy may touch the memory.
-  void start(Batch& batch, std::uint32_t index, const DirectoryEntry& entry, const Peer& peer,
+  void start(Batch& batch, std::uint32_t index, const DirectoryEntry& entry, const EnginePeer& peer,
              bool registered);
   // Hands the batch to the copying thread.
   void wake(Batch& batch);

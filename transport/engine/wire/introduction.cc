@@ -14,10 +14,10 @@ namespace {
 
 using transport::DialRequest;
 using transport::Link;
-using transport::tcp::Handshake;
+using transport::tcp::LaneHandshake;
 
 // Each side sends its engine descriptor; the dialer sends first.
-class Introduction final : public Handshake {
+class Introduction final : public LaneHandshake {
  public:
   Introduction(const EngineDescriptor& own, const DialRequest* call,
                std::shared_ptr<EngineDescriptor> theirs)
@@ -86,7 +86,7 @@ class Introduction final : public Handshake {
   Status status_;
 };
 
-class Reception final : public Handshake {
+class Reception final : public LaneHandshake {
  public:
   explicit Reception(const EngineDescriptor& own) : own_(own) {}
 
@@ -120,18 +120,19 @@ class Reception final : public Handshake {
 
  private:
   const EngineDescriptor own_;
-  std::unique_ptr<Handshake> inner_;
+  std::unique_ptr<LaneHandshake> inner_;
   Status status_;
 };
 
 }  // namespace
 
-std::unique_ptr<Handshake> make_introduction(const EngineDescriptor& own, const DialRequest& call,
-                                             std::shared_ptr<EngineDescriptor> theirs) {
+std::unique_ptr<LaneHandshake> make_introduction(const EngineDescriptor& own,
+                                                 const DialRequest& call,
+                                                 std::shared_ptr<EngineDescriptor> theirs) {
   return std::make_unique<Introduction>(own, &call, std::move(theirs));
 }
 
-std::unique_ptr<Handshake> make_reception(const EngineDescriptor& own) {
+std::unique_ptr<LaneHandshake> make_reception(const EngineDescriptor& own) {
   return std::make_unique<Reception>(own);
 }
 

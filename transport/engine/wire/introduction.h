@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "transport/engine/wire/engine_descriptor.h"
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 namespace mc::transfer {
 
@@ -23,10 +23,10 @@ inline constexpr std::uint32_t kIntroductionLane = 0xffffffff;
 
 // call.peer comes back in Link::peer. *theirs holds the peer's engine descriptor when the handshake
 // is done.
-std::unique_ptr<transport::tcp::Handshake> make_introduction(
+std::unique_ptr<transport::tcp::LaneHandshake> make_introduction(
     const EngineDescriptor& own, const transport::DialRequest& call,
     std::shared_ptr<EngineDescriptor> theirs);
 // The listener's side: accepts either kind.
-std::unique_ptr<transport::tcp::Handshake> make_reception(const EngineDescriptor& own);
+std::unique_ptr<transport::tcp::LaneHandshake> make_reception(const EngineDescriptor& own);
 
 }  // namespace mc::transfer

@@ -17,14 +17,14 @@
 
 namespace mc::metadata::rpc {
 
-class Handshake : public std::enable_shared_from_this<Handshake> {
+class RpcHandshake : public std::enable_shared_from_this<RpcHandshake> {
  public:
-  using Done = std::function<void(Result<Hello>)>;  // the peer's hello
+  using Done = std::function<void(Result<ClusterHello>)>;  // the peer's hello
 
   // own: without a nonce. full: this listener has no free link, and says so to a peer that has the
   // key.
-  Handshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
-            const Hello& own, ClusterKey key, bool dialer, bool full, Done done);
+  RpcHandshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
+               const ClusterHello& own, ClusterKey key, bool dialer, bool full, Done done);
 
   void start(std::uint64_t timeout_ns);
   // Ends the handshake with MC_CANCELLED.
@@ -35,7 +35,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void advance();
   void send();
   void receive();
-  void finish(Result<Hello> result);
+  void finish(Result<ClusterHello> result);
 
   boost::asio::steady_timer timer_;
   std::shared_ptr<ByteStream> transport_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libmc/auth/hello.h"
+#include "libmc/auth/cluster_hello.h"
 
 #include <openssl/rand.h>
 
@@ -29,7 +29,7 @@ std::array<char, kNonceBytes> make_nonce() {
   return nonce;
 }
 
-std::array<char, kHelloBytes> encode_hello(const Hello& hello) {
+std::array<char, kHelloBytes> encode_hello(const ClusterHello& hello) {
   std::array<char, kHelloBytes> bytes;
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
   store(bytes.data(), 8, hello.version);
@@ -43,13 +43,13 @@ std::array<char, kHelloBytes> encode_hello(const Hello& hello) {
   return bytes;
 }
 
-Result<Hello> decode_hello(std::string_view bytes) {
+Result<ClusterHello> decode_hello(std::string_view bytes) {
   if (bytes.size() != kHelloBytes || bytes.substr(0, kMagic.size()) != kMagic) {
     return fail(MC_VERSION_MISMATCH,
                 "the peer does not speak mc's protocol; is the address right, and do both sides "
                 "use TLS or neither?");
   }
-  Hello hello;
+  ClusterHello hello;
   hello.version = load<std::uint16_t>(bytes.data(), 8);
   if (hello.version != kProtocolVersion) {
     return fail(MC_VERSION_MISMATCH, "the peer speaks version " + std::to_string(hello.version) +
@@ -72,8 +72,8 @@ Result<Hello> decode_hello(std::string_view bytes) {
   return hello;
 }
 
-Status check_hello(const Hello& own, const Hello& peer) {
-  const auto takes_any = [](const Hello& side) {
+Status check_hello(const ClusterHello& own, const ClusterHello& peer) {
+  const auto takes_any = [](const ClusterHello& side) {
     return side.role == Role::kTool && side.cluster == 0;
   };
   if (own.cluster != peer.cluster && !takes_any(own) && !takes_any(peer)) {
@@ -109,7 +109,7 @@ AdmissionText decode_admission(std::string_view bytes) {
   return text;
 }
 
-std::string proof_text(bool of_dialer, const Hello& dialer, const Hello& listener,
+std::string proof_text(bool of_dialer, const ClusterHello& dialer, const ClusterHello& listener,
                        std::string_view channel_binding) {
   std::string text = of_dialer ? "mc dialer v1\n" : "mc listener v1\n";
   const auto first = encode_hello(dialer);

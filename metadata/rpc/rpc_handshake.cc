@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/rpc/handshake.h"
+#include "metadata/rpc/rpc_handshake.h"
 
 #include <utility>
 
 namespace mc::metadata::rpc {
 
-Handshake::Handshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
-                     const Hello& own, ClusterKey key, bool dialer, bool full, Done done)
+RpcHandshake::RpcHandshake(boost::asio::any_io_executor executor,
+                           std::shared_ptr<ByteStream> transport, const ClusterHello& own,
+                           ClusterKey key, bool dialer, bool full, Done done)
     : timer_(executor),
       transport_(std::move(transport)),
       proof_(own, std::move(key), dialer, full),
       dialer_(dialer),
       done_(std::move(done)) {}
 
-void Handshake::start(std::uint64_t timeout_ns) {
+void RpcHandshake::start(std::uint64_t timeout_ns) {
   timer_.expires_after(std::chrono::nanoseconds(timeout_ns));
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) return;
@@ -33,7 +34,7 @@ void Handshake::start(std::uint64_t timeout_ns) {
   });
 }
 
-void Handshake::advance() {
+void RpcHandshake::advance() {
   if (done_ == nullptr) return;
   if (!proof_.output().empty()) return send();
   if (proof_.wanted() != 0) return receive();
@@ -44,7 +45,7 @@ void Handshake::advance() {
   }
 }
 
-void Handshake::send() {
+void RpcHandshake::send() {
   transport_->write(
       {boost::asio::buffer(proof_.output())},
       [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
@@ -59,7 +60,7 @@ void Handshake::send() {
 }
 
 // Reads only the bytes that are due, so no byte of a later frame is taken.
-void Handshake::receive() {
+void RpcHandshake::receive() {
   transport_->read_some(
       boost::asio::buffer(in_.data() + filled_, proof_.wanted() - filled_),
       [self = shared_from_this()](const boost::system::error_code& error, std::size_t count) {
@@ -78,7 +79,7 @@ void Handshake::receive() {
       });
 }
 
-void Handshake::finish(Result<Hello> result) {
+void RpcHandshake::finish(Result<ClusterHello> result) {
   if (done_ == nullptr) return;
   const Done done = std::move(done_);
   done_ = nullptr;

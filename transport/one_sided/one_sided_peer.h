@@ -16,8 +16,8 @@ namespace mc::transport::one_sided {
 
 class Requester;
 
-struct Peer : public Watched {
-  Peer(Requester& requester, PeerId number, const PeerSpec& wanted);
+struct OneSidedPeer : public Watched {
+  OneSidedPeer(Requester& requester, PeerId number, const PeerSpec& wanted);
   void on_edge(std::uint64_t now_ns) final;
   // Whether at least one lane to the peer is up.
   virtual bool is_up() const = 0;
@@ -39,6 +39,6 @@ struct Peer : public Watched {
   bool waiting_for_credit = false;  // waits until credit is freed
 };
 
-using PeerTable = transport::PeerTable<Peer>;
+using PeerTable = transport::PeerTable<OneSidedPeer>;
 
 }  // namespace mc::transport::one_sided

@@ -39,7 +39,7 @@ inline constexpr std::uint32_t kFeatures = 0;  // bits for abilities of later ve
 
 enum class Role : std::uint8_t { kAgent = 1, kMaster = 2, kTool = 3, kEngine = 4 };
 
-struct Hello {
+struct ClusterHello {
   std::uint16_t version = kProtocolVersion;
   Role role = Role::kTool;
   bool keyed = false;  // has a cluster key, and requires one of the peer
@@ -48,7 +48,7 @@ struct Hello {
   std::uint64_t incarnation = 0;
   std::array<char, kNonceBytes> nonce{};
   std::uint64_t cluster = 0;  // cluster_tag(); 0 from a kTool: any cluster
-  bool operator==(const Hello&) const = default;
+  bool operator==(const ClusterHello&) const = default;
 };
 
 enum class Admission : std::uint16_t { kWelcome, kRefused, kFull };
@@ -57,12 +57,12 @@ enum class Admission : std::uint16_t { kWelcome, kRefused, kFull };
 std::uint64_t cluster_tag(std::string_view cluster_id);
 std::array<char, kNonceBytes> make_nonce();
 
-std::array<char, kHelloBytes> encode_hello(const Hello& hello);
+std::array<char, kHelloBytes> encode_hello(const ClusterHello& hello);
 // Errors: MC_VERSION_MISMATCH: another protocol, or another version of this protocol.
-Result<Hello> decode_hello(std::string_view bytes);
+Result<ClusterHello> decode_hello(std::string_view bytes);
 // Whether the two sides may continue. Errors: MC_WRONG_KEY, MC_PERMISSION_DENIED and
 // MC_INVALID_ARGUMENT with the remedy.
-Status check_hello(const Hello& own, const Hello& peer);
+Status check_hello(const ClusterHello& own, const ClusterHello& peer);
 
 std::array<char, kAdmissionBytes> encode_admission(Admission admission, const Proof& proof);
 struct AdmissionText {
@@ -72,7 +72,7 @@ struct AdmissionText {
 AdmissionText decode_admission(std::string_view bytes);
 
 // The bytes that a proof is made over.
-std::string proof_text(bool of_dialer, const Hello& dialer, const Hello& listener,
+std::string proof_text(bool of_dialer, const ClusterHello& dialer, const ClusterHello& listener,
                        std::string_view channel_binding);
 
 }  // namespace mc::metadata::rpc

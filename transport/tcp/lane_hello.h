@@ -3,7 +3,7 @@
 // The first bytes on a link, in both directions: the sender with version and features,
 //   and the transport of the link. A hello proves nothing. The agent wraps this handshake in a
 //   handshake that proves the key.
-// Threads: values. A Handshake belongs to the socket's owner.
+// Threads: values. A LaneHandshake belongs to the socket's owner.
 // Trusts: nothing. Exactly kHelloBytes are read, checked, then used.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace mc::transport::tcp {
 inline constexpr std::uint64_t kHelloMagic = 0x31454e414c434dull;  // "MCLANE1" as bytes
 inline constexpr std::uint16_t kDataVersion = 2;
 
-struct Hello {
+struct LaneHello {
   std::uint64_t magic;
   std::uint16_t version;
   std::uint16_t size_bytes;  // of this struct
@@ -37,9 +37,9 @@ struct Hello {
   std::uint64_t reserved1[2];
 };
 inline constexpr std::size_t kHelloBytes = 64;
-static_assert(sizeof(Hello) == kHelloBytes);
-static_assert(offsetof(Hello, node) == 16 && offsetof(Hello, lane) == 40);
-static_assert(offsetof(Hello, protocol) == 45 && offsetof(Hello, reserved1) == 48);
+static_assert(sizeof(LaneHello) == kHelloBytes);
+static_assert(offsetof(LaneHello, node) == 16 && offsetof(LaneHello, lane) == 40);
+static_assert(offsetof(LaneHello, protocol) == 45 && offsetof(LaneHello, reserved1) == 48);
 
 struct Self {
   NodeId node = 0;
@@ -47,16 +47,16 @@ struct Self {
   std::uint32_t features = 0;
 };
 
-Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
-                 LinkProtocol protocol = LinkProtocol::kTcp);
+LaneHello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
+                     LinkProtocol protocol = LinkProtocol::kTcp);
 // Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with the cause.
-Result<Hello> decode_hello(std::span<const std::byte> bytes);
+Result<LaneHello> decode_hello(std::span<const std::byte> bytes);
 
 // The exchange on a fresh socket before the socket is a link. Non-blocking.
-class Handshake {
+class LaneHandshake {
  public:
   enum class State { kWantsRead, kWantsWrite, kDone, kFailed };
-  virtual ~Handshake() = default;
+  virtual ~LaneHandshake() = default;
   // Goes on until the socket would wait. Reads no byte beyond the handshake.
   virtual State advance(const Wire& wire) = 0;
   // After kDone: the link without the socket and the session over the socket.
@@ -66,7 +66,7 @@ class Handshake {
 };
 
 // Hellos alone: for tests, and for sites that the network itself protects.
-std::unique_ptr<Handshake> make_dialing_handshake(const Self& self, const DialRequest& request);
-std::unique_ptr<Handshake> make_accepting_handshake(const Self& self);
+std::unique_ptr<LaneHandshake> make_dialing_handshake(const Self& self, const DialRequest& request);
+std::unique_ptr<LaneHandshake> make_accepting_handshake(const Self& self);
 
 }  // namespace mc::transport::tcp

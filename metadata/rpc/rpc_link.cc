@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/rpc/link.h"
+#include "metadata/rpc/rpc_link.h"
 
 #include <boost/asio/post.hpp>
 #include <cstring>
@@ -21,8 +21,9 @@ std::uint32_t milliseconds_until(std::uint64_t deadline_ns, std::uint64_t now) {
 
 }  // namespace
 
-Link::Link(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello peer,
-           bool dialer, const LinkOptions& options, LinkHandler& handler)
+RpcLink::RpcLink(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
+                 ClusterHello peer, bool dialer, const RpcLinkOptions& options,
+                 RpcLinkHandler& handler)
     : executor_(executor),
       transport_(std::move(transport)),
       peer_(peer),
@@ -32,7 +33,7 @@ Link::Link(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> tr
       deadline_timer_(executor),
       ping_timer_(executor) {}
 
-void Link::start() {
+void RpcLink::start() {
   open_ = true;
   in_.resize(kReadBytes);
   heard_ns_ = now_ns();
@@ -40,7 +41,7 @@ void Link::start() {
   read();
 }
 
-void Link::read() {
+void RpcLink::read() {
   if (!open_ || reading_) return;
   if (!dialer_ && queued_bytes_ > options_.pause_reading_bytes) return;  // write() resumes reading
   reading_ = true;
@@ -60,7 +61,7 @@ void Link::read() {
 }
 
 // False: the link is closed.
-bool Link::take_frames() {
+bool RpcLink::take_frames() {
   while (end_ - begin_ >= kFrameHeadBytes) {
     const auto head = decode_frame({in_.data() + begin_, end_ - begin_}, options_.limits_of);
     if (!head) {
@@ -93,7 +94,7 @@ bool Link::take_frames() {
   return true;
 }
 
-bool Link::take_frame(const FrameHead& head, std::string_view body) {
+bool RpcLink::take_frame(const FrameHead& head, std::string_view body) {
   switch (head.kind) {
     case FrameKind::kRequest:
       take_request(head, body);
@@ -114,7 +115,7 @@ bool Link::take_frame(const FrameHead& head, std::string_view body) {
   return open_;
 }
 
-void Link::take_request(const FrameHead& head, std::string_view body) {
+void RpcLink::take_request(const FrameHead& head, std::string_view body) {
   if (requests_.size() >= options_.max_requests || requests_.contains(head.id)) {
     if (queued_bytes_ > options_.max_queued_bytes) {
       close({MC_BUSY, "the peer sends requests but does not read the answers"});
@@ -136,7 +137,7 @@ void Link::take_request(const FrameHead& head, std::string_view body) {
                               .body = body});
 }
 
-void Link::take_answer(const FrameHead& head, std::string_view body) {
+void RpcLink::take_answer(const FrameHead& head, std::string_view body) {
   const auto found = calls_.find(head.id);
   if (found == calls_.end()) return;  // cancelled or late
   if (found->second.method != head.method) {
@@ -146,7 +147,7 @@ void Link::take_answer(const FrameHead& head, std::string_view body) {
   complete(head.id, Answer{head.status, head.epoch, body});
 }
 
-void Link::complete(std::uint32_t id, Result<Answer> result) {
+void RpcLink::complete(std::uint32_t id, Result<Answer> result) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;
   const Call call = std::move(found->second);
@@ -155,8 +156,8 @@ void Link::complete(std::uint32_t id, Result<Answer> result) {
   call.done(std::move(result));
 }
 
-std::uint32_t Link::call(std::uint8_t method, std::string body, std::uint64_t deadline_ns,
-                         std::uint64_t epoch, Done done) {
+std::uint32_t RpcLink::call(std::uint8_t method, std::string body, std::uint64_t deadline_ns,
+                            std::uint64_t epoch, Done done) {
   const std::uint32_t id = next_id_++;
   const std::uint64_t now = now_ns();
   Status refused;
@@ -184,13 +185,14 @@ std::uint32_t Link::call(std::uint8_t method, std::string body, std::uint64_t de
   return id;
 }
 
-void Link::cancel(std::uint32_t id) {
+void RpcLink::cancel(std::uint32_t id) {
   if (!calls_.contains(id)) return;
   if (open_) send({.kind = FrameKind::kCancel, .id = id}, {});
   complete(id, fail(MC_CANCELLED, "the call was cancelled"));
 }
 
-void Link::answer(std::uint32_t id, std::uint16_t status, std::string body, std::uint64_t epoch) {
+void RpcLink::answer(std::uint32_t id, std::uint16_t status, std::string body,
+                     std::uint64_t epoch) {
   const auto found = requests_.find(id);
   if (!open_ || found == requests_.end()) return;
   const std::uint8_t method = found->second;
@@ -203,7 +205,7 @@ void Link::answer(std::uint32_t id, std::uint16_t status, std::string body, std:
        std::move(body));
 }
 
-void Link::send(const FrameHead& head, std::string body) {
+void RpcLink::send(const FrameHead& head, std::string body) {
   FrameHead with_length = head;
   with_length.body_bytes = static_cast<std::uint32_t>(body.size());
   queued_bytes_ += kFrameHeadBytes + body.size();
@@ -215,7 +217,7 @@ void Link::send(const FrameHead& head, std::string body) {
   }
 }
 
-void Link::write() {
+void RpcLink::write() {
   if (!open_ || !writing_.empty() || queue_.empty()) return;
   const std::size_t count = std::min(queue_.size(), kMaxGather);
   buffers_.clear();
@@ -241,7 +243,7 @@ void Link::write() {
   });
 }
 
-void Link::close(const Status& why) {
+void RpcLink::close(const Status& why) {
   if (!open_) return;
   open_ = false;
   const auto self = shared_from_this();
@@ -256,7 +258,7 @@ void Link::close(const Status& why) {
   handler_.on_closed(*this, why);
 }
 
-void Link::arm_deadlines() {
+void RpcLink::arm_deadlines() {
   if (!open_ || deadlines_.empty() || deadlines_.begin()->first >= armed_ns_) return;
   armed_ns_ = deadlines_.begin()->first;
   const std::uint64_t now = now_ns();
@@ -274,7 +276,7 @@ void Link::arm_deadlines() {
   });
 }
 
-void Link::arm_ping() {
+void RpcLink::arm_ping() {
   ping_timer_.expires_after(std::chrono::nanoseconds(options_.ping_after_ns));
   ping_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || !self->open_) return;

@@ -26,7 +26,7 @@
 
 namespace mc::transfer {
 
-struct Peer {
+struct EnginePeer {
   enum class State : std::uint8_t { kUnknown, kIntroducing, kReading, kReady };
 
   std::uint64_t id = 0;  // mc_transfer_segment

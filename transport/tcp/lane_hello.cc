@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/tcp/hello.h"
+#include "transport/tcp/lane_hello.h"
 
 #include <sys/socket.h>
 
@@ -11,9 +11,9 @@
 
 namespace mc::transport::tcp {
 
-Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
-                 LinkProtocol protocol) {
-  Hello hello{};
+LaneHello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
+                     LinkProtocol protocol) {
+  LaneHello hello{};
   hello.magic = kHelloMagic;
   hello.version = kDataVersion;
   hello.size_bytes = sizeof hello;
@@ -27,8 +27,8 @@ Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole 
   return hello;
 }
 
-Result<Hello> decode_hello(std::span<const std::byte> bytes) {
-  Hello hello;
+Result<LaneHello> decode_hello(std::span<const std::byte> bytes) {
+  LaneHello hello;
   if (bytes.size() != sizeof hello) return fail(MC_INVALID_ARGUMENT, "a hello has 64 bytes");
   std::memcpy(&hello, bytes.data(), sizeof hello);
   if (hello.magic != kHelloMagic) {
@@ -52,7 +52,7 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
 
 namespace {
 
-class HelloExchange : public Handshake {
+class HelloExchange : public LaneHandshake {
  public:
   HelloExchange(const Self& self, const DialRequest* request)
       : self_(self), accepting_(request == nullptr) {
@@ -142,8 +142,8 @@ class HelloExchange : public Handshake {
   const Self self_;
   const bool accepting_;
   DialRequest request_{};
-  Hello out_{};
-  Hello theirs_{};
+  LaneHello out_{};
+  LaneHello theirs_{};
   std::array<std::byte, kHelloBytes> in_{};
   std::size_t sent_ = 0;
   std::size_t received_ = 0;
@@ -152,11 +152,12 @@ class HelloExchange : public Handshake {
 
 }  // namespace
 
-std::unique_ptr<Handshake> make_dialing_handshake(const Self& self, const DialRequest& request) {
+std::unique_ptr<LaneHandshake> make_dialing_handshake(const Self& self,
+                                                      const DialRequest& request) {
   return std::make_unique<HelloExchange>(self, &request);
 }
 
-std::unique_ptr<Handshake> make_accepting_handshake(const Self& self) {
+std::unique_ptr<LaneHandshake> make_accepting_handshake(const Self& self) {
   return std::make_unique<HelloExchange>(self, nullptr);
 }
 

@@ -26,13 +26,13 @@
 #include <utility>
 #include <vector>
 
-#include "libmc/auth/hello.h"
+#include "libmc/auth/cluster_hello.h"
 #include "metadata/rpc/byte_stream.h"
 #include "metadata/rpc/frame.h"
 
 namespace mc::metadata::rpc {
 
-struct LinkOptions {
+struct RpcLinkOptions {
   LimitsOf limits_of = wire::body_limits;
   std::uint32_t max_calls = 1024;
   std::uint32_t max_requests = 256;
@@ -55,25 +55,25 @@ struct Answer {
   std::string_view body;  // valid until the callback returns
 };
 
-class Link;
+class RpcLink;
 
-class LinkHandler {
+class RpcLinkHandler {
  public:
-  virtual ~LinkHandler() = default;
+  virtual ~RpcLinkHandler() = default;
   // The handler answers with link.answer(), now or later, exactly once.
-  virtual void on_request(Link& link, const Request& request) = 0;
+  virtual void on_request(RpcLink& link, const Request& request) = 0;
   // The caller no longer waits; an answer would be dropped. The handler may ignore this call.
-  virtual void on_cancel(Link& link, std::uint32_t id) = 0;
+  virtual void on_cancel(RpcLink& link, std::uint32_t id) = 0;
   // Called exactly once, after all calls of this side have failed.
-  virtual void on_closed(Link& link, const Status& why) = 0;
+  virtual void on_closed(RpcLink& link, const Status& why) = 0;
 };
 
-class Link : public std::enable_shared_from_this<Link> {
+class RpcLink : public std::enable_shared_from_this<RpcLink> {
  public:
   using Done = std::function<void(Result<Answer>)>;
 
-  Link(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello peer,
-       bool dialer, const LinkOptions& options, LinkHandler& handler);
+  RpcLink(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
+          ClusterHello peer, bool dialer, const RpcLinkOptions& options, RpcLinkHandler& handler);
 
   void start();
   // done is called exactly once, never from within call(): with an answer, or with MC_TIMEOUT (the
@@ -87,7 +87,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void close(const Status& why);
 
   [[nodiscard]] bool open() const { return open_; }
-  [[nodiscard]] const Hello& peer() const { return peer_; }
+  [[nodiscard]] const ClusterHello& peer() const { return peer_; }
   [[nodiscard]] std::uint64_t queued_bytes() const { return queued_bytes_; }
   // For a loop that polls the io_context: wait until this socket is readable. Do not read from it.
   [[nodiscard]] int socket() const { return transport_->socket(); }
@@ -118,10 +118,10 @@ class Link : public std::enable_shared_from_this<Link> {
 
   boost::asio::any_io_executor executor_;
   std::shared_ptr<ByteStream> transport_;
-  const Hello peer_;
+  const ClusterHello peer_;
   const bool dialer_;
-  const LinkOptions options_;
-  LinkHandler& handler_;
+  const RpcLinkOptions options_;
+  RpcLinkHandler& handler_;
   bool open_ = false;
 
   std::vector<char> in_;
