@@ -59,7 +59,7 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
 // Returns false if there was no work.
 bool AgentLoop::poll_cluster(std::uint64_t now) {
   const bool worked = cluster_->poll(now);
-  cluster_->flush(now);
+  cluster_->advance(now);
   if (!cluster_->fenced().ok()) {
     end_ = cluster_->fenced();
     stop();
@@ -70,7 +70,7 @@ bool AgentLoop::poll_cluster(std::uint64_t now) {
 // Reads the messages of peers and masters, and sends the messages of the last round. Returns true
 // while there is traffic.
 bool AgentLoop::turn_to_cluster(std::uint64_t now, bool served) {
-  cluster_->flush(now);
+  cluster_->advance(now);
   bool lively = cluster_->lively(now);
   if (lively || now >= cluster_->next_poll_ns()) {
     const bool worked = poll_cluster(now);

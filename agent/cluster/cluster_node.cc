@@ -297,7 +297,7 @@ void ClusterNode::on_message(const transport::Event& event) {
              std::move(*message));
 }
 
-void ClusterNode::flush(std::uint64_t now_ns) {
+void ClusterNode::advance(std::uint64_t now_ns) {
   operations_.set_now(now_ns);
   fetcher_->prepare();
   operations_.run();

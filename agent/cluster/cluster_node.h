@@ -59,7 +59,7 @@ class ClusterNode : public Cluster, public ArrivalListener {
   bool in_stripes(std::uint64_t bytes) const override { return puts_->striper().wants(bytes); }
   bool take_ended() override;
   bool poll(std::uint64_t now_ns) override;
-  void flush(std::uint64_t now_ns) override;
+  void advance(std::uint64_t now_ns) override;
   std::uint64_t next_poll_ns() const override;
   bool lively(std::uint64_t now_ns) const override;
   const Status& fenced() const override { return fenced_; }

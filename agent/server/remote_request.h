@@ -94,8 +94,8 @@ class Cluster {
   virtual int wait_fd() const = 0;
   // Returns false if there was no work.
   virtual bool poll(std::uint64_t now_ns) = 0;
-  // Sends the messages that the last round has gathered.
-  virtual void flush(std::uint64_t now_ns) = 0;
+  // Moves the requests on with all that poll() has brought, and sends the messages of this round.
+  virtual void advance(std::uint64_t now_ns) = 0;
   virtual std::uint64_t next_poll_ns() const = 0;
   // True while there is traffic and for a moment after; then poll without waiting for the
   // descriptor.

@@ -87,7 +87,7 @@ Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind
   remote_request->deadline_ns = now_ns_ + kRemoteRequestNs;
   remote_request->items.push_back(std::move(item));
   node.cluster().begin(remote_request, now_ns_);
-  node.flush(now_ns_);
+  node.advance(now_ns_);
   return remote_request;
 }
 
@@ -158,7 +158,7 @@ void Fleet::turn(SimNode& node) {
   clock_.set(now_ns_, node.wall_offset_ns);
   store_.run_threads(node.id());
   node.poll(now_ns_);
-  node.flush(now_ns_);
+  node.advance(now_ns_);
   clock_.set(now_ns_);
 }
 

@@ -191,8 +191,8 @@ agent::Cluster& SimNode::cluster() { return *cluster_; }
 
 void SimNode::poll(std::uint64_t now_ns) { cluster_->poll(now_ns); }
 
-void SimNode::flush(std::uint64_t now_ns) {
-  cluster_->flush(now_ns);
+void SimNode::advance(std::uint64_t now_ns) {
+  cluster_->advance(now_ns);
   store().catch_up();
   if (now_ns < next_tick_ns_) return;
   next_tick_ns_ = now_ns + kNodeTickNs;

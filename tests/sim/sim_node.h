@@ -47,7 +47,7 @@ class SimNode {
   void kill(bool keeps_memory);
   void poll(std::uint64_t now_ns);
   // Call after the clients' turn.
-  void flush(std::uint64_t now_ns);
+  void advance(std::uint64_t now_ns);
 
   bool up() const { return cluster_ != nullptr; }
   // All masters (or that partition's master) have this host's report.

@@ -159,7 +159,7 @@ void SimWorld::step(std::uint64_t most_ns) {
     for (const auto& client : clients_) {
       if (client->node == at) act(*client);
     }
-    node.flush(now_ns_);
+    node.advance(now_ns_);
     if (node.cluster().take_ended()) history_.note(steps_);
     note_evictions(at);
   }

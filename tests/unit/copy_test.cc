@@ -38,7 +38,7 @@ class Host final : public ClusterNode {
   }
   void turn() {
     poll(now_ns());
-    flush(now_ns());
+    advance(now_ns());
   }
   void put(const std::string& key, std::span<const std::byte> bytes) {
     ObjectStore& store = *tenant->store;

@@ -34,12 +34,12 @@ class RemovalTest : public ::testing::Test {
     remote_request_->deadline_ns = UINT64_MAX;
     remote_request_->items.emplace_back().key = "key";
     node_.begin(remote_request_, 1);
-    node_.flush(1);
+    node_.advance(1);
     ASSERT_EQ(master_.removes.size(), 1u);
   }
   void answer(metadata::Lookup state) {
     master_.removes.front()(metadata::wire::RemoveReply{{state}, 0});
-    node_.flush(2);
+    node_.advance(2);
   }
   bool is_here() const {
     const ObjectIndex& index = tenant_->store->index();

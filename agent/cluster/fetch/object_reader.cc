@@ -46,7 +46,7 @@ void FetchedObject::give_back() {
 
 void Read::step() {
   if (state == State::kRoom) reader.seek_room(*this);
-  if (state == State::kPausing) reader.begin(*this);
+  if (state == State::kPausing) reader.begin_transfers(*this);
 }
 void Read::on_event(const transport::Event& event) { reader.on_event(*this, event); }
 void Read::cancel() { reader.cancel(*this); }
@@ -78,12 +78,12 @@ void ObjectReader::cancel(Read& read) {
 }
 
 void ObjectReader::seek_room(Read& read) {
-  if (read.is_part()) return begin(read);
+  if (read.is_part()) return begin_transfers(read);
   FetchedObject& object = read.object;
   ObjectStore& store = object.tenant->store();
   const ObjectStore::Reserve result = store.reserve(
       kClusterSession, object.from.row.length + read.terms.label_bytes, true, object.entry);
-  if (result == ObjectStore::Reserve::kOk) return begin(read);
+  if (result == ObjectStore::Reserve::kOk) return begin_transfers(read);
   object.entry = kNoEntry;
   const bool again = result == ObjectStore::Reserve::kAgain;
   const bool wait = result == ObjectStore::Reserve::kWait &&
@@ -93,7 +93,7 @@ void ObjectReader::seek_room(Read& read) {
   operations_.wake_at(read, operations_.now_ns() + kRoomNs);
 }
 
-void ObjectReader::begin(Read& read) {
+void ObjectReader::begin_transfers(Read& read) {
   read.state = Read::State::kReading;
   read.parts.clear();
   read.asked_bytes = read.summed_bytes = 0;

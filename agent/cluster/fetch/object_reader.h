@@ -137,7 +137,7 @@ class ObjectReader {
   void seek_room(Read& read);
   void on_event(Read& read, const transport::Event& event);
   void cancel(Read& read);
-  void begin(Read& read);
+  void begin_transfers(Read& read);
   bool put_bytes(FetchedObject& object);
   bool is_sound(const FetchedObject& object, std::uint64_t sum);
   void plan(const Read& read);

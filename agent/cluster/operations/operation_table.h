@@ -7,8 +7,10 @@
 //                            └──────────────────────────────────────────────────────────────────┤
 //                                            the parent takes the operation, or gone ◄── end ◄──┘
 //
-//   Nothing calls into an operation: a value is stored in the operation, and the operation is woken.
-//   run() steps the operations that are awake, one after the other.
+//   Whoever has an answer for an operation stores the answer in the operation and wakes the
+//   operation. run() steps the operations that are awake, one after the other. Events of the
+//   transport go to Operation::on_event(), which stores the event or hands the event to the
+//   operation's owner.
 // Threads: the agent's loop.
 // Owns: the operations from begin() to the end. An operation with a parent stays until the parent
 //   takes the operation.
@@ -64,7 +66,7 @@ class OperationTable {
   void wake(Operation& operation);
   // The operation is stepped at this time at the latest. A later call replaces the time.
   void wake_at(Operation& operation, std::uint64_t ns);
-  // The operation itself calls end(), once. The operation may be used until its step returns.
+  // The operation or its owner calls end(), once. The operation may be used until its step returns.
   void end(Operation& operation);
   // Asks the operation to end early. The parent still takes the operation.
   void abort(OperationId id);
