@@ -32,8 +32,7 @@ inline constexpr std::uint32_t kMaxServedLanes = 16384;
 inline constexpr std::uint32_t kMaxPendingNotifications = 1024;  // arrived, not yet polled
 
 // Signs of life. A lane that owes an answer and is silent for kLaneDeadNs has failed. A peer
-// without a lane that was not heard for kPeerLostNs is lost. The sum stays below the second that
-// design.md promises.
+// without a lane that was not heard for kPeerLostNs is lost.
 inline constexpr std::uint64_t kHeartbeatNs = 200'000'000;
 inline constexpr std::uint64_t kLaneDeadNs = 600'000'000;
 inline constexpr std::uint64_t kPeerLostNs = 850'000'000;
