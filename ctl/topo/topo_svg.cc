@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "ctl/replay/report/chart.h"
 #include "ctl/text/size.h"
@@ -16,6 +16,7 @@
 
 namespace mc::ctl {
 
+using namespace fmt::literals;
 using transport::Distance;
 using transport::Gpu;
 using transport::Nic;
@@ -38,7 +39,39 @@ constexpr double kCell = 30;
 constexpr double kCellWidth = 68;
 constexpr double kLabelWidth = 84;
 
-constexpr std::string_view kDrawingStyle = R"(<style>
+constexpr std::string_view kDrawing =
+    R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"
+ viewBox="0 0 {width:.0f} {height:.0f}">
+<style>{style}</style>
+<rect width="100%" height="100%" fill="#ffffff"/>
+{content}</svg>
+)svg";
+
+constexpr std::string_view kText =
+    R"svg(<text x="{x:.1f}" y="{y:.1f}" class="{style}">{words}</text>
+)svg";
+
+constexpr std::string_view kTextToTheLeft =
+    R"svg(<text x="{x:.1f}" y="{y:.1f}" class="{style}" text-anchor="end">{words}</text>
+)svg";
+
+constexpr std::string_view kBox =
+    R"svg(<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{round}"
+ class="{style}"/>
+)svg";
+
+constexpr std::string_view kJoint =
+    R"svg(<line x1="{x1:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y:.1f}" class="join"/>
+)svg";
+
+constexpr std::string_view kField =
+    R"svg(<rect x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}" rx="{round}"
+ fill="{fill}"{border}/>
+)svg";
+
+constexpr std::string_view kNearBorder = R"svg( stroke="#2d6a4f" stroke-width="2")svg";
+
+constexpr std::string_view kDrawingStyle = R"(
 text { font-family: "DejaVu Sans", Verdana, Helvetica, Arial, sans-serif; fill: #1f2933; }
 .title { font-size: 20px; font-weight: bold; }
 .sub { font-size: 12.5px; fill: #52606d; }
@@ -57,7 +90,6 @@ text { font-family: "DejaVu Sans", Verdana, Helvetica, Arial, sans-serif; fill: 
 .cell { font-size: 11px; text-anchor: middle; }
 .axis { font-size: 12px; }
 .top { font-size: 12px; text-anchor: middle; }
-</style>
 )";
 
 // From near to far; Distance counts from kSame.
@@ -70,17 +102,24 @@ constexpr std::array<const char*, 6> kHeatWords = {"",
                                                    "two bridges of one node",
                                                    "between nodes"};
 
-std::string text(double x, double y, std::string_view style, const std::string& words) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", x, y, style,
-                     html_escape(words));
+std::string text(double x, double y, std::string_view style, const std::string& words,
+                 std::string_view element = kText) {
+  return fmt::format(fmt::runtime(element), "x"_a = x, "y"_a = y, "style"_a = style,
+                     "words"_a = html_escape(words));
 }
 
 std::string box(double x, double y, double width, double height, double round,
                 std::string_view style) {
-  return fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\" "
-      "class=\"{}\"/>\n",
-      x, y, width, height, round, style);
+  return fmt::format(kBox, "x"_a = x, "y"_a = y, "width"_a = width, "height"_a = height,
+                     "round"_a = round, "style"_a = style);
+}
+
+// A coloured field of the heat map or of its legend.
+std::string heat_field(double x, double y, double width, double height, std::string_view fill,
+                       bool near) {
+  return fmt::format(kField, "x"_a = x, "y"_a = y, "width"_a = width, "height"_a = height,
+                     "round"_a = width < kCellWidth / 2 ? 3 : 4, "fill"_a = fill,
+                     "border"_a = near ? kNearBorder : "");
 }
 
 // The text, cut to fit inside the border.
@@ -142,9 +181,7 @@ std::string chip(double x, double y, std::string_view style, const std::string& 
                  const std::string& model, const std::string& what, bool warn) {
   std::string out = box(x, y, kChipWidth, kChipHeight, 6, style);
   out += text(x + 10, y + 17, "name", fitted(name, 14));
-  out +=
-      fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"what\" text-anchor=\"end\">{}</text>\n",
-                  x + kChipWidth - 10, y + 17, html_escape(fitted(model, 18)));
+  out += text(x + kChipWidth - 10, y + 17, "what", fitted(model, 18), kTextToTheLeft);
   return out + text(x + 10, y + 32, warn ? "warn" : "what", fitted(what, 32));
 }
 
@@ -168,9 +205,7 @@ std::string card_svg(double x, double y, const Card& card) {
   for (const Row& row : card.rows) {
     if (row.gpu != nullptr && row.nic != nullptr) {
       const double middle = at + kChipHeight / 2;
-      out += fmt::format(
-          "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"join\"/>\n",
-          left + kChipWidth, middle, right, middle);
+      out += fmt::format(kJoint, "x1"_a = left + kChipWidth, "x2"_a = right, "y"_a = middle);
       out += text(left + kChipWidth + kJoin / 2, middle - 5, "tag",
                   distance_name(distance(row.gpu->pci, row.nic->pci)));
     }
@@ -246,10 +281,8 @@ std::string map_svg(const TopoView& view, double x, double y, double* width, dou
       const double cell = left + static_cast<double>(i) * kCellWidth;
       const bool near = ranking != nullptr &&
                         std::ranges::find(ranking->near, nics[i]->name) != ranking->near.end();
-      out += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\"{}/>\n",
-          cell + 2, at + 2, kCellWidth - 4, kCell - 4, kHeat[static_cast<std::size_t>(apart)],
-          near ? " stroke=\"#2d6a4f\" stroke-width=\"2\"" : "");
+      out += heat_field(cell + 2, at + 2, kCellWidth - 4, kCell - 4,
+                        kHeat[static_cast<std::size_t>(apart)], near);
       out += text(cell + kCellWidth / 2, at + 19, "cell", distance_name(apart));
     }
     at += kCell;
@@ -260,16 +293,11 @@ std::string map_svg(const TopoView& view, double x, double y, double* width, dou
   for (std::size_t i = 1; i < kHeat.size(); ++i) {
     const std::string words =
         fmt::format("{} {}", distance_name(static_cast<Distance>(i)), kHeatWords[i]);
-    out += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{}\"/>\n",
-        legend, at - 11, kHeat[i]);
+    out += heat_field(legend, at - 11, 14, 14, kHeat[i], false);
     out += text(legend + 20, at, "what", words);
     legend += 40 + 6.3 * static_cast<double>(words.size());
   }
-  out += fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" rx=\"3\" fill=\"none\" "
-      "stroke=\"#2d6a4f\" stroke-width=\"2\"/>\n",
-      legend, at - 11);
+  out += heat_field(legend, at - 11, 14, 14, "none", true);
   out += text(legend + 20, at, "what", "near: used first");
   *width = std::max(*width, legend + 130 - x);
   *height = at + 12 - y;
@@ -297,14 +325,11 @@ std::string topo_svg(const TopoView& view) {
   const double nodes = panels.size() > 1 ? 2 * kNodeWidth + kGap : kNodeWidth;
   const double width = 2 * kMargin + std::max(nodes, map_width);
   const double height = y + map_height + (map_height > 0 ? kMargin : 4);
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n{2}"
-      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-      width, height, kDrawingStyle);
-  out += text(kMargin, 42, "title", view.source.substr(view.source.rfind('/') + 1));
-  out += text(kMargin, 64, "sub", topo_summary(view.topology));
-  return out + body + "</svg>\n";
+  const std::string head =
+      text(kMargin, 42, "title", view.source.substr(view.source.rfind('/') + 1)) +
+      text(kMargin, 64, "sub", topo_summary(view.topology));
+  return fmt::format(kDrawing, "width"_a = width, "height"_a = height, "style"_a = kDrawingStyle,
+                     "content"_a = head + body);
 }
 
 }  // namespace mc::ctl

@@ -3,11 +3,58 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
+#include <fmt/format.h>
+
 namespace mc::ctl {
+
+using namespace fmt::literals;
+
 namespace {
+
+constexpr std::string_view kFigure = R"svg(<figure><figcaption>{title}</figcaption>{note}
+<div class="legend">{legend}</div>
+<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">
+{grid}{lines}{hovers}</svg></figure>
+)svg";
+
+constexpr std::string_view kEmptyFigure = R"svg(<figure><figcaption>{title}</figcaption>{note}
+<p class="note">Nothing was recorded.</p></figure>
+)svg";
+
+constexpr std::string_view kNote = R"svg(<p class="note">{}</p>)svg";
+
+constexpr std::string_view kLegendEntry =
+    R"svg(<span><svg width="22" height="10" aria-hidden="true">
+<path class="line s{style}{dashed}" d="M1 5L21 5"/></svg>{name}</span>
+)svg";
+
+constexpr std::string_view kText =
+    R"svg(<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{words}</text>
+)svg";
+
+constexpr std::string_view kUpright =
+    R"svg(<text class="label" text-anchor="middle"
+ transform="translate(14 {y:.1f}) rotate(-90)">{words}</text>
+)svg";
+
+constexpr std::string_view kStroke =
+    R"svg(<line class="{style}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>
+)svg";
+
+constexpr std::string_view kArea =
+    R"svg(<path class="area s{style}" d="{path}L{right:.1f} {bottom:.1f}L{left:.1f} {bottom:.1f}Z"/>
+)svg";
+
+constexpr std::string_view kPath = R"svg(<path class="line s{style}{dashed}" d="{path}"/>
+)svg";
+
+// A dot with the values as its title, visible only under the pointer.
+constexpr std::string_view kHover =
+    R"svg(<circle class="hover s{style}" r="5" cx="{x:.1f}" cy="{y:.1f}">
+<title>{words}</title></circle>
+)svg";
 
 constexpr double kWidth = 640;
 constexpr double kHeight = 300;
@@ -16,12 +63,6 @@ constexpr double kRight = 34;
 constexpr double kTop = 14;
 constexpr double kBottom = 46;
 constexpr std::size_t kHoverPoints = 60;
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
 
 // Maps the values of one axis to pixels.
 class Scale {
@@ -97,61 +138,59 @@ bool drawable(const std::pair<double, double>& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
-std::string tag_text(const char* klass, double x, double y, const char* anchor,
-                     const std::string& text) {
-  return std::string("<text class=\"") + klass + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
-         "\" text-anchor=\"" + anchor + "\">" + html_escape(text) + "</text>";
+std::string text(const char* style, double x, double y, const char* anchor,
+                 const std::string& words) {
+  return fmt::format(kText, "style"_a = style, "x"_a = x, "y"_a = y, "anchor"_a = anchor,
+                     "words"_a = html_escape(words));
 }
+
+std::string stroke(const char* style, double x1, double x2, double y1, double y2) {
+  return fmt::format(kStroke, "style"_a = style, "x1"_a = x1, "x2"_a = x2, "y1"_a = y1,
+                     "y2"_a = y2);
+}
+
+const char* dashed(const ChartSeries& series) { return series.dashed ? " dashed" : ""; }
 
 std::string grid(const Chart& chart, const Scale& x, const Scale& y) {
   std::string out;
   const double right = kWidth - kRight;
   const double bottom = kHeight - kBottom;
   for (const double tick : y.ticks()) {
-    const std::string at = number(y.pixel(tick));
-    out += "<line class=\"grid\" x1=\"" + number(kLeft) + "\" x2=\"" + number(right) + "\" y1=\"" +
-           at + "\" y2=\"" + at + "\"/>";
-    out += tag_text("tick", kLeft - 8, y.pixel(tick) + 4, "end", chart.y.format(tick));
+    const double at = y.pixel(tick);
+    out += stroke("grid", kLeft, right, at, at);
+    out += text("tick", kLeft - 8, at + 4, "end", chart.y.format(tick));
   }
   for (const double tick : x.ticks()) {
-    const std::string at = number(x.pixel(tick));
-    out += "<line class=\"axis\" x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(bottom) +
-           "\" y2=\"" + number(bottom + 4) + "\"/>";
-    out += tag_text("tick", x.pixel(tick), bottom + 18, "middle", chart.x.format(tick));
+    const double at = x.pixel(tick);
+    out += stroke("axis", at, at, bottom, bottom + 4);
+    out += text("tick", at, bottom + 18, "middle", chart.x.format(tick));
   }
-  out += "<line class=\"axis\" x1=\"" + number(kLeft) + "\" x2=\"" + number(right) + "\" y1=\"" +
-         number(bottom) + "\" y2=\"" + number(bottom) + "\"/>";
-  out += tag_text("label", (kLeft + right) / 2, kHeight - 8, "middle", chart.x.label);
-  const std::string middle = number((kTop + bottom) / 2);
-  out += "<text class=\"label\" text-anchor=\"middle\" transform=\"translate(14 " + middle +
-         ") rotate(-90)\">" + html_escape(chart.y.label) + "</text>";
-  return out;
+  out += stroke("axis", kLeft, right, bottom, bottom);
+  out += text("label", (kLeft + right) / 2, kHeight - 8, "middle", chart.x.label);
+  return out +
+         fmt::format(kUpright, "y"_a = (kTop + bottom) / 2, "words"_a = html_escape(chart.y.label));
 }
 
 std::string line(const ChartSeries& series, const Scale& x, const Scale& y) {
   std::string path;
-  std::optional<double> first_x;
-  double last_x = 0;
+  std::optional<double> left;
+  double right = 0;
   for (const auto& point : series.points) {
     if (!drawable(point)) continue;
-    last_x = x.pixel(point.first);
-    path += first_x ? 'L' : 'M';
-    path += number(last_x) + " " + number(y.pixel(point.second));
-    if (!first_x) first_x = last_x;
+    right = x.pixel(point.first);
+    path += fmt::format("{}{:.1f} {:.1f}", left ? 'L' : 'M', right, y.pixel(point.second));
+    if (!left) left = right;
   }
-  if (!first_x) return {};
-  const std::string style = std::string("s").append(std::to_string(series.style));
+  if (!left) return {};
   std::string out;
   if (series.filled) {
-    const std::string bottom = number(kHeight - kBottom);
-    out += "<path class=\"area " + style + "\" d=\"" + path + "L" + number(last_x) + " " + bottom +
-           "L" + number(*first_x) + " " + bottom + "Z\"/>";
+    out += fmt::format(kArea, "style"_a = series.style, "path"_a = path, "left"_a = *left,
+                       "right"_a = right, "bottom"_a = kHeight - kBottom);
   }
-  return out + "<path class=\"line " + style + (series.dashed ? " dashed" : "") + "\" d=\"" + path +
-         "\"/>";
+  return out +
+         fmt::format(kPath, "style"_a = series.style, "dashed"_a = dashed(series), "path"_a = path);
 }
 
-// A dot with the values as its title, visible only under the pointer.
 std::string hovers(const Chart& chart, const ChartSeries& series, const Scale& x, const Scale& y) {
   std::string out;
   const std::size_t step = series.points.size() / kHoverPoints + 1;
@@ -159,23 +198,12 @@ std::string hovers(const Chart& chart, const ChartSeries& series, const Scale& x
     const bool last = i + 1 == series.points.size();
     if (!drawable(series.points[i]) || (i % step != 0 && !last)) continue;
     const auto& [px, py] = series.points[i];
-    out += "<circle class=\"hover s" + std::to_string(series.style) + "\" r=\"5\" cx=\"" +
-           number(x.pixel(px)) + "\" cy=\"" + number(y.pixel(py)) + "\"><title>" +
-           html_escape(series.name + "\n" + chart.x.label + ": " + chart.x.format(px) + "\n" +
-                       chart.y.label + ": " + chart.y.format(py)) +
-           "</title></circle>";
+    const std::string words = fmt::format("{}\n{}: {}\n{}: {}", series.name, chart.x.label,
+                                          chart.x.format(px), chart.y.label, chart.y.format(py));
+    out += fmt::format(kHover, "style"_a = series.style, "x"_a = x.pixel(px), "y"_a = y.pixel(py),
+                       "words"_a = html_escape(words));
   }
   return out;
-}
-
-std::string legend(const Chart& chart) {
-  std::string out = "<div class=\"legend\">";
-  for (const ChartSeries& series : chart.series) {
-    out += "<span><svg width=\"22\" height=\"10\" aria-hidden=\"true\"><path class=\"line s" +
-           std::to_string(series.style) + (series.dashed ? " dashed" : "") +
-           "\" d=\"M1 5L21 5\"/></svg>" + html_escape(series.name) + "</span>";
-  }
-  return out + "</div>";
 }
 
 }  // namespace
@@ -183,46 +211,43 @@ std::string legend(const Chart& chart) {
 std::string html_escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else if (c == '\'') {
+      out += "&#39;";
+    } else {
+      out += c;
     }
   }
   return out;
 }
 
 std::string chart_svg(const Chart& chart) {
-  std::string out = "<figure><figcaption>" + html_escape(chart.title) + "</figcaption>";
-  if (!chart.note.empty()) out += "<p class=\"note\">" + html_escape(chart.note) + "</p>";
+  const std::string title = html_escape(chart.title);
+  const std::string note = chart.note.empty() ? "" : fmt::format(kNote, html_escape(chart.note));
   const auto xs = range_of(chart, [](const auto& point) { return point.first; });
   const auto ys = range_of(chart, [](const auto& point) { return point.second; });
-  if (!xs || !ys) return out + "<p class=\"note\">Nothing was recorded.</p></figure>";
+  if (!xs || !ys) return fmt::format(kEmptyFigure, "title"_a = title, "note"_a = note);
   Scale x(chart.x, xs->low, xs->high, kLeft, kWidth - kRight);
   Scale y(chart.y, ys->low, ys->high, kHeight - kBottom, kTop);
   x.end_with_data();
   y.end_at_last_tick();
-  out += legend(chart);
-  out += "<svg class=\"chart\" viewBox=\"0 0 " + number(kWidth) + " " + number(kHeight) +
-         "\" role=\"img\" aria-label=\"" + html_escape(chart.title) + "\">";
-  out += grid(chart, x, y);
-  for (const ChartSeries& series : chart.series) out += line(series, x, y);
-  for (const ChartSeries& series : chart.series) out += hovers(chart, series, x, y);
-  return out + "</svg></figure>";
+  std::string legend, lines, dots;
+  for (const ChartSeries& series : chart.series) {
+    legend += fmt::format(kLegendEntry, "style"_a = series.style, "dashed"_a = dashed(series),
+                          "name"_a = html_escape(series.name));
+    lines += line(series, x, y);
+    dots += hovers(chart, series, x, y);
+  }
+  return fmt::format(kFigure, "title"_a = title, "note"_a = note, "legend"_a = legend,
+                     "width"_a = kWidth, "height"_a = kHeight, "grid"_a = grid(chart, x, y),
+                     "lines"_a = lines, "hovers"_a = dots);
 }
 
 }  // namespace mc::ctl

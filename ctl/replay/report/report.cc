@@ -2,15 +2,35 @@
 #include "ctl/replay/report/summary.h"
 
 #include <cmath>
-#include <cstdio>
+
+#include <fmt/format.h>
 
 #include "ctl/replay/report/chart.h"
 #include "ctl/text/size.h"
 
 namespace mc::ctl {
+
+using namespace fmt::literals;
+
 namespace {
 
-constexpr const char* kPageStyle = R"css(
+constexpr std::string_view kPage = R"html(<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>mc replay</title><style>{style}</style></head>
+<body><main><h1>Replay of {trace}</h1><p class="note">{how}</p>
+<div class="tiles">{tiles}</div>
+<div class="charts">{charts}</div>
+<h2>Summary</h2>
+<div class="tables"><div class="card"><table>{summary}</table></div>
+<div class="card"><table>{latencies}</table></div></div>
+<h2>Command</h2><pre>{command}</pre></main></body></html>
+)html";
+
+constexpr std::string_view kTile =
+    R"html(<div class="tile{style}"><b>{value}</b><span>{label}</span></div>)html";
+
+constexpr std::string_view kPageStyle = R"css(
 :root{color-scheme:light dark;--page:#f7f7f5;--card:#fff;--ink:#17181a;--soft:#5c6066;--rule:#e3e3df;
 --s0:#2a78d6;--s1:#8a8f98;--s2:#12915f;--s3:#d9822b;--bad:#c62f2f}
 @media(prefers-color-scheme:dark){:root{--page:#141517;--card:#1d1f22;--ink:#eceded;--soft:#a2a7ae;
@@ -47,22 +67,15 @@ white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 ui-monospace,monospace
 )css";
 
 std::string percent(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof(text),
-                std::fabs(ratio * 100 - std::round(ratio * 100)) < 1e-9 ? "%.0f %%" : "%.1f %%",
-                ratio * 100);
-  return text;
+  const bool whole = std::fabs(ratio * 100 - std::round(ratio * 100)) < 1e-9;
+  return fmt::format("{:.{}f} %", ratio * 100, whole ? 0 : 1);
 }
 
 std::string count(double value) {
   return format_count(static_cast<std::uint64_t>(std::llround(std::max(value, 0.0))));
 }
 
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
-}
+std::string seconds(double value) { return fmt::format("{:.4g}", value); }
 
 std::string byte_rate(double value) {
   return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0))) + "/s";
@@ -161,8 +174,8 @@ Chart throughput_chart(const ReplaySummary& s) {
 }
 
 std::string tile(const std::string& value, const std::string& label, bool bad = false) {
-  return std::string("<div class=\"tile") + (bad ? " bad" : "") + "\"><b>" + html_escape(value) +
-         "</b><span>" + html_escape(label) + "</span></div>";
+  return fmt::format(kTile, "style"_a = bad ? " bad" : "", "value"_a = html_escape(value),
+                     "label"_a = html_escape(label));
 }
 
 std::string tiles(const ReplaySummary& s) {
@@ -173,50 +186,40 @@ std::string tiles(const ReplaySummary& s) {
           ? "prefix hits (infinite cache " + format_percent(s.reference_ratio(s.optimum_hits)) + ")"
           : "prefix hits (LRU " + format_percent(s.reference_ratio(s.lru_hits)) + ", optimum " +
                 format_percent(s.reference_ratio(s.optimum_hits)) + ")";
-  return "<div class=\"tiles\">" + tile(format_percent(s.ratio(totals.hit_refs)), reference) +
+  return tile(format_percent(s.ratio(totals.hit_refs)), reference) +
          tile(s.seconds > 0 ? byte_rate(bytes / s.seconds) : "-", "got and put") +
          tile(format_duration_ns(s.result.get_block.percentile_ns(0.5)), "get of a block, median") +
          tile(format_duration_ns(s.result.put_block.percentile_ns(0.5)), "put of a block, median") +
          tile(format_bytes(totals.view_bytes), "read in place, copies avoided") +
-         tile(format_count(totals.wrong_bytes), "wrong bytes", totals.wrong_bytes != 0) + "</div>";
+         tile(format_count(totals.wrong_bytes), "wrong bytes", totals.wrong_bytes != 0);
 }
 
-std::string row(const std::vector<std::string>& cells, const char* tag) {
-  std::string out = "<tr>";
+std::string row(const std::vector<std::string>& cells, std::string_view tag) {
+  std::string out;
   for (const std::string& cell : cells) {
-    out += std::string("<") + tag + ">" + html_escape(cell) + "</" + tag + ">";
+    out += fmt::format("<{0}>{1}</{0}>", tag, html_escape(cell));
   }
-  return out + "</tr>";
-}
-
-std::string tables(const ReplaySummary& s) {
-  std::string out = "<div class=\"tables\"><div class=\"card\"><table>";
-  for (const auto& [label, value] : summary_rows(s)) out += row({label, value}, "td");
-  out += "</table></div><div class=\"card\"><table>" + row(latency_header(), "th");
-  for (const auto& cells : latency_rows(s)) out += row(cells, "td");
-  return out + "</table></div></div>";
+  return fmt::format("<tr>{}</tr>\n", out);
 }
 
 }  // namespace
 
 std::string report_html(const ReplaySummary& s) {
-  const std::string how = format_count(s.workers) + (s.workers == 1 ? " worker, " : " workers, ") +
-                          format_bytes(s.block_bytes) + " blocks, policy " + s.policy + ", " +
-                          (s.embedded ? "embedded pool" : "agent of this host");
-  std::string out =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-      "<title>mc replay</title><style>";
-  out += kPageStyle;
-  out += "</style></head><body><main><h1>Replay of " + html_escape(s.trace) +
-         "</h1><p class=\"note\">" + html_escape(how) + "</p>";
-  out += tiles(s) + "<div class=\"charts\">";
+  std::string charts, summary, latencies = row(latency_header(), "th");
   for (const Chart& chart :
        {hit_chart(s), latency_chart(s), occupancy_chart(s), throughput_chart(s)}) {
-    out += chart_svg(chart);
+    charts += chart_svg(chart);
   }
-  return out + "</div><h2>Summary</h2>" + tables(s) + "<h2>Command</h2><pre>" +
-         html_escape(s.command_line) + "</pre></main></body></html>\n";
+  for (const auto& [label, value] : summary_rows(s)) summary += row({label, value}, "td");
+  for (const auto& cells : latency_rows(s)) latencies += row(cells, "td");
+  const std::string how =
+      fmt::format("{} {}, {} blocks, policy {}, {}", format_count(s.workers),
+                  s.workers == 1 ? "worker" : "workers", format_bytes(s.block_bytes), s.policy,
+                  s.embedded ? "embedded pool" : "agent of this host");
+  return fmt::format(kPage, "style"_a = kPageStyle, "trace"_a = html_escape(s.trace),
+                     "how"_a = html_escape(how), "tiles"_a = tiles(s), "charts"_a = charts,
+                     "summary"_a = summary, "latencies"_a = latencies,
+                     "command"_a = html_escape(s.command_line));
 }
 
 }  // namespace mc::ctl
