@@ -44,7 +44,7 @@ class NetworkCluster final : public ClusterNode {
   }
 
   Status open(const Options& options, std::uint64_t capacity_bytes) {
-    auto key = rpc::ClusterKey::find(options.cluster_key_file);
+    auto key = auth::ClusterKey::find(options.cluster_key_file);
     if (!key) return key.error();
     auto address = parse_address(options.listen);
     if (!address) return {MC_INVALID_ARGUMENT, "listen: " + std::string(address.error().text())};
@@ -55,10 +55,10 @@ class NetworkCluster final : public ClusterNode {
     peer_port.insecure = options.insecure;
     peer_port.tls = {options.peer_tls_cert, options.peer_tls_key, options.peer_tls_ca,
                      options.peer_tls_name};
-    peer_port.own.role = rpc::Role::kAgent;
+    peer_port.own.role = auth::Role::kAgent;
     peer_port.own.node = identity_.node;
     peer_port.own.incarnation = identity_.incarnation;
-    peer_port.own.cluster = rpc::cluster_tag(options.cluster_id);
+    peer_port.own.cluster = auth::cluster_tag(options.cluster_id);
     auto opened = PeerPort::open(
         peer_port, [this](transport::NodeId node) { return peers_.address_of(node); });
     if (!opened) return opened.error();
@@ -95,7 +95,7 @@ class NetworkCluster final : public ClusterNode {
     master_.key = *key;
     master_.tls.ca = options.master_tls_ca;
     master_.tls.server_name = options.master_tls_name;
-    master_.role = rpc::Role::kAgent;
+    master_.role = auth::Role::kAgent;
     master_.descriptor.node = identity_.node;
     master_.descriptor.incarnation = identity_.incarnation;
     master_.descriptor.address = advertised;
@@ -245,7 +245,7 @@ Result<std::unique_ptr<Cluster>> open_cluster(const Options& options, std::uint6
   identity.place.zone = options.zone.empty() ? 0 : hash_of(options.zone);
   identity.stripes.above_bytes = options.stripe_bytes;
   identity.stripes.grace_ns = options.stripe_grace_seconds * 1'000'000'000ull;
-  const auto key = rpc::ClusterKey::find(options.cluster_key_file);
+  const auto key = auth::ClusterKey::find(options.cluster_key_file);
   if (!key) return fail(key.error());
   identity.secret = metadata::key_hash_secret(options.cluster_id, key->secret());
   auto cluster = std::make_unique<NetworkCluster>(identity);

@@ -80,7 +80,7 @@ Result<metadata::MasterFacts> facts_of(const JoinOptions& options, std::uint64_t
   }
   metadata::rpc::DialOptions dialing;
   dialing.address = options.master;
-  auto key = metadata::rpc::ClusterKey::find(options.key_file);
+  auto key = auth::ClusterKey::find(options.key_file);
   if (!key) return fail(key.error());
   dialing.key = std::move(*key);
   return metadata::ask_master(std::move(dialing), deadline_ns);

@@ -9,7 +9,7 @@
 #include "libmc/auth/little_endian.h"
 #include "libmc/base/hash.h"
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 namespace {
 
@@ -120,4 +120,4 @@ std::string proof_text(bool of_dialer, const ClusterHello& dialer, const Cluster
   return text;
 }
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

@@ -29,7 +29,7 @@
 #include "libmc/auth/cluster_key.h"
 #include "mc/status.h"
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 inline constexpr std::size_t kHelloBytes = 72;
 inline constexpr std::size_t kAdmissionBytes = 40;
@@ -75,4 +75,4 @@ AdmissionText decode_admission(std::string_view bytes);
 std::string proof_text(bool of_dialer, const ClusterHello& dialer, const ClusterHello& listener,
                        std::string_view channel_binding);
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

@@ -13,7 +13,7 @@
 
 #include "libmc/base/fd.h"
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 ClusterKey::~ClusterKey() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
@@ -91,4 +91,4 @@ bool ClusterKey::proven(std::string_view text, const Proof& proof) const {
   return CRYPTO_memcmp(expected.data(), proof.data(), proof.size()) == 0;
 }
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

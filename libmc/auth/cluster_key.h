@@ -13,7 +13,7 @@
 
 #include "mc/status.h"
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 inline constexpr std::size_t kMinKeyBytes = 32;
 inline constexpr std::size_t kMaxKeyBytes = 4096;
@@ -54,4 +54,4 @@ class ClusterKey {
   std::string key_;
 };
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

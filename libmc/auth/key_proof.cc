@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 KeyProof::KeyProof(const ClusterHello& own, ClusterKey key, bool dialer, bool full, bool same_role)
     : own_(own), key_(std::move(key)), dialer_(dialer), full_(full), same_role_(same_role) {
@@ -92,4 +92,4 @@ void KeyProof::take_admission(std::string_view bytes) {
   end({});
 }
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

@@ -16,7 +16,7 @@
 
 #include "libmc/auth/cluster_hello.h"
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 class KeyProof {
  public:
@@ -66,4 +66,4 @@ class KeyProof {
   Status status_;
 };
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

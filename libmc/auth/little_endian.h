@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace mc::metadata::rpc {
+namespace mc::auth {
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -23,4 +23,4 @@ void store(char* bytes, std::size_t at, T value) {
   std::memcpy(bytes + at, &value, sizeof(T));
 }
 
-}  // namespace mc::metadata::rpc
+}  // namespace mc::auth

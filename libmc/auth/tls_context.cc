@@ -9,7 +9,7 @@
 
 #include "libmc/base/fd.h"
 
-namespace mc {
+namespace mc::auth {
 
 namespace {
 
@@ -55,4 +55,4 @@ Result<TlsContextPointer> make_tls_context(const TlsSettings& settings) {
   return made;
 }
 
-}  // namespace mc
+}  // namespace mc::auth

@@ -14,7 +14,7 @@
 
 struct ssl_ctx_st;
 
-namespace mc {
+namespace mc::auth {
 
 struct TlsContextFree {
   void operator()(ssl_ctx_st* context) const;
@@ -37,4 +37,4 @@ struct TlsSettings {
 // Errors: MC_INVALID_ARGUMENT names the file that cannot be used and the cause. MC_NO_MEMORY.
 Result<TlsContextPointer> make_tls_context(const TlsSettings& settings);
 
-}  // namespace mc
+}  // namespace mc::auth

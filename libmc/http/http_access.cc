@@ -39,7 +39,7 @@ std::string environment(const char* name) {
 }  // namespace
 
 Result<std::string> find_token(const std::string& path, const std::string& host,
-                               const metadata::rpc::ClusterKey& key, bool insecure) {
+                               const auth::ClusterKey& key, bool insecure) {
   if (insecure) return std::string();
   const std::string file = path.empty() ? environment("MC_HTTP_TOKEN_FILE") : path;
   if (!file.empty()) return first_line(file);

@@ -19,7 +19,7 @@ namespace mc::http {
 // token that follows from the cluster's key. Empty: no token.
 // Errors: MC_INVALID_ARGUMENT for an unreadable file, and for a host that needs a token.
 Result<std::string> find_token(const std::string& path, const std::string& host,
-                               const metadata::rpc::ClusterKey& key, bool insecure);
+                               const auth::ClusterKey& key, bool insecure);
 
 // Whether a request with these header fields may be answered. Compares in constant time.
 bool may_pass(std::string_view token, std::string_view path, std::string_view authorization,

@@ -29,12 +29,12 @@ Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   if (!address) return fail(address.error());
   listening.host = address->host;
   listening.port = static_cast<std::uint16_t>(std::stoul(address->port));
-  listening.own.role = rpc::Role::kMaster;
-  listening.own.cluster = rpc::cluster_tag(options.cluster_id);
+  listening.own.role = auth::Role::kMaster;
+  listening.own.cluster = auth::cluster_tag(options.cluster_id);
   listening.max_links = static_cast<std::uint32_t>(options.max_links);
   listening.tls.cert = options.tls_cert;
   listening.tls.key = options.tls_key;
-  auto key = rpc::ClusterKey::find(options.key_file);
+  auto key = auth::ClusterKey::find(options.key_file);
   if (!key) return fail(key.error());
   listening.key = std::move(*key);
   listening.insecure = options.insecure;

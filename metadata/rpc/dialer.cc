@@ -74,7 +74,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
         make_transport(std::move(socket_), options_.tls, true, options_.server_name);
     std::make_shared<RpcHandshake>(
         executor_, transport, options_.own, options_.key, true, false,
-        [self = shared_from_this(), transport](Result<ClusterHello> peer) {
+        [self = shared_from_this(), transport](Result<auth::ClusterHello> peer) {
           if (!peer) {
             self->finish(fail(peer.error().code(),
                               self->options_.address + ": " + std::string(peer.error().text())));

@@ -19,8 +19,8 @@ namespace mc::metadata::rpc {
 
 struct DialOptions {
   std::string address;  // host:port, [v6]:port
-  ClusterHello own;
-  ClusterKey key;
+  auth::ClusterHello own;
+  auth::ClusterKey key;
   TlsContext tls;           // from dialer_tls()
   std::string server_name;  // the name in the listener's certificate; empty: the host
   // A leader may have many copies under way at an agent, and must still reach the agent with removals.

@@ -7,25 +7,25 @@ namespace mc::metadata::rpc {
 
 FrameHeadBytes encode_frame(const FrameHead& head) {
   FrameHeadBytes bytes;
-  store(bytes.data(), 0, head.body_bytes);
-  store(bytes.data(), 4, static_cast<std::uint8_t>(head.kind));
-  store(bytes.data(), 5, head.method);
-  store(bytes.data(), 6, head.status);
-  store(bytes.data(), 8, head.id);
-  store(bytes.data(), 12, head.timeout_ms);
-  store(bytes.data(), 16, head.epoch);
+  auth::store(bytes.data(), 0, head.body_bytes);
+  auth::store(bytes.data(), 4, static_cast<std::uint8_t>(head.kind));
+  auth::store(bytes.data(), 5, head.method);
+  auth::store(bytes.data(), 6, head.status);
+  auth::store(bytes.data(), 8, head.id);
+  auth::store(bytes.data(), 12, head.timeout_ms);
+  auth::store(bytes.data(), 16, head.epoch);
   return bytes;
 }
 
 Result<FrameHead> decode_frame(std::string_view bytes, LimitsOf limits_of) {
   FrameHead head;
-  head.body_bytes = load<std::uint32_t>(bytes.data(), 0);
-  const auto kind = load<std::uint8_t>(bytes.data(), 4);
-  head.method = load<std::uint8_t>(bytes.data(), 5);
-  head.status = load<std::uint16_t>(bytes.data(), 6);
-  head.id = load<std::uint32_t>(bytes.data(), 8);
-  head.timeout_ms = load<std::uint32_t>(bytes.data(), 12);
-  head.epoch = load<std::uint64_t>(bytes.data(), 16);
+  head.body_bytes = auth::load<std::uint32_t>(bytes.data(), 0);
+  const auto kind = auth::load<std::uint8_t>(bytes.data(), 4);
+  head.method = auth::load<std::uint8_t>(bytes.data(), 5);
+  head.status = auth::load<std::uint16_t>(bytes.data(), 6);
+  head.id = auth::load<std::uint32_t>(bytes.data(), 8);
+  head.timeout_ms = auth::load<std::uint32_t>(bytes.data(), 12);
+  head.epoch = auth::load<std::uint64_t>(bytes.data(), 16);
   if (kind < 1 || kind > static_cast<std::uint8_t>(FrameKind::kPong)) {
     return fail(MC_INVALID_ARGUMENT, "a frame of unknown kind " + std::to_string(kind));
   }

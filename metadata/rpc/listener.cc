@@ -89,7 +89,7 @@ void Listener::greet(tcp::socket socket) {
   const bool full = *link_count_ >= options_.max_links;
   place->handshake = std::make_shared<RpcHandshake>(
       io_.get_executor(), transport, options_.own, options_.key, false, full,
-      [this, place, transport, address](Result<ClusterHello> peer) {
+      [this, place, transport, address](Result<auth::ClusterHello> peer) {
         unproven_.erase(place);
         if (!peer) {
           ++refused_;

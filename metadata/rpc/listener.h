@@ -23,8 +23,8 @@ namespace mc::metadata::rpc {
 struct ListenerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
-  ClusterHello own;
-  ClusterKey key;
+  auth::ClusterHello own;
+  auth::ClusterKey key;
   bool insecure = false;  // other hosts may connect without a key
   TlsOptions tls;
   RpcLinkOptions link;

@@ -6,8 +6,8 @@
 namespace mc::metadata::rpc {
 
 RpcHandshake::RpcHandshake(boost::asio::any_io_executor executor,
-                           std::shared_ptr<ByteStream> transport, const ClusterHello& own,
-                           ClusterKey key, bool dialer, bool full, Done done)
+                           std::shared_ptr<ByteStream> transport, const auth::ClusterHello& own,
+                           auth::ClusterKey key, bool dialer, bool full, Done done)
     : timer_(executor),
       transport_(std::move(transport)),
       proof_(own, std::move(key), dialer, full),
@@ -79,7 +79,7 @@ void RpcHandshake::receive() {
       });
 }
 
-void RpcHandshake::finish(Result<ClusterHello> result) {
+void RpcHandshake::finish(Result<auth::ClusterHello> result) {
   if (done_ == nullptr) return;
   const Done done = std::move(done_);
   done_ = nullptr;

@@ -19,12 +19,13 @@ namespace mc::metadata::rpc {
 
 class RpcHandshake : public std::enable_shared_from_this<RpcHandshake> {
  public:
-  using Done = std::function<void(Result<ClusterHello>)>;  // the peer's hello
+  using Done = std::function<void(Result<auth::ClusterHello>)>;  // the peer's hello
 
   // own: without a nonce. full: this listener has no free link, and says so to a peer that has the
   // key.
   RpcHandshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
-               const ClusterHello& own, ClusterKey key, bool dialer, bool full, Done done);
+               const auth::ClusterHello& own, auth::ClusterKey key, bool dialer, bool full,
+               Done done);
 
   void start(std::uint64_t timeout_ns);
   // Ends the handshake with MC_CANCELLED.
@@ -35,14 +36,14 @@ class RpcHandshake : public std::enable_shared_from_this<RpcHandshake> {
   void advance();
   void send();
   void receive();
-  void finish(Result<ClusterHello> result);
+  void finish(Result<auth::ClusterHello> result);
 
   boost::asio::steady_timer timer_;
   std::shared_ptr<ByteStream> transport_;
-  KeyProof proof_;
+  auth::KeyProof proof_;
   const bool dialer_;
   Done done_;
-  std::array<char, kHelloBytes> in_{};
+  std::array<char, auth::kHelloBytes> in_{};
   std::size_t filled_ = 0;
 };
 

@@ -22,7 +22,7 @@ std::uint32_t milliseconds_until(std::uint64_t deadline_ns, std::uint64_t now) {
 }  // namespace
 
 RpcLink::RpcLink(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
-                 ClusterHello peer, bool dialer, const RpcLinkOptions& options,
+                 auth::ClusterHello peer, bool dialer, const RpcLinkOptions& options,
                  RpcLinkHandler& handler)
     : executor_(executor),
       transport_(std::move(transport)),

@@ -73,7 +73,8 @@ class RpcLink : public std::enable_shared_from_this<RpcLink> {
   using Done = std::function<void(Result<Answer>)>;
 
   RpcLink(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
-          ClusterHello peer, bool dialer, const RpcLinkOptions& options, RpcLinkHandler& handler);
+          auth::ClusterHello peer, bool dialer, const RpcLinkOptions& options,
+          RpcLinkHandler& handler);
 
   void start();
   // done is called exactly once, never from within call(): with an answer, or with MC_TIMEOUT (the
@@ -87,7 +88,7 @@ class RpcLink : public std::enable_shared_from_this<RpcLink> {
   void close(const Status& why);
 
   [[nodiscard]] bool open() const { return open_; }
-  [[nodiscard]] const ClusterHello& peer() const { return peer_; }
+  [[nodiscard]] const auth::ClusterHello& peer() const { return peer_; }
   [[nodiscard]] std::uint64_t queued_bytes() const { return queued_bytes_; }
   // For a loop that polls the io_context: wait until this socket is readable. Do not read from it.
   [[nodiscard]] int socket() const { return transport_->socket(); }
@@ -118,7 +119,7 @@ class RpcLink : public std::enable_shared_from_this<RpcLink> {
 
   boost::asio::any_io_executor executor_;
   std::shared_ptr<ByteStream> transport_;
-  const ClusterHello peer_;
+  const auth::ClusterHello peer_;
   const bool dialer_;
   const RpcLinkOptions options_;
   RpcLinkHandler& handler_;

@@ -7,8 +7,8 @@ namespace mc::metadata::rpc {
 
 namespace {
 
-Result<TlsContext> make_context(const TlsSettings& settings) {
-  auto context = make_tls_context(settings);
+Result<TlsContext> make_context(const auth::TlsSettings& settings) {
+  auto context = auth::make_tls_context(settings);
   if (!context) return fail(context.error());
   return std::make_shared<boost::asio::ssl::context>(context->release());  // takes ownership
 }
@@ -20,7 +20,7 @@ Result<TlsContext> listener_tls(const TlsOptions& options) {
   if (options.cert.empty() || options.key.empty()) {
     return fail(MC_INVALID_ARGUMENT, "TLS needs both a certificate and its private key");
   }
-  TlsSettings settings;
+  auth::TlsSettings settings;
   settings.cert = {"the certificate", options.cert};
   settings.key = {"the private key", options.key};
   return make_context(settings);
@@ -28,7 +28,7 @@ Result<TlsContext> listener_tls(const TlsOptions& options) {
 
 Result<TlsContext> dialer_tls(const TlsOptions& options) {
   if (options.ca.empty()) return TlsContext();
-  TlsSettings settings;
+  auth::TlsSettings settings;
   settings.ca = {"the CA certificate", options.ca};
   settings.verify_peer = true;
   return make_context(settings);

@@ -10,6 +10,7 @@
 
 namespace {
 
+namespace auth = mc::auth;
 namespace rpc = mc::metadata::rpc;
 namespace wire = mc::metadata::wire;
 using mc::fuzz::require;
@@ -120,13 +121,13 @@ void check_answer(std::uint8_t method, std::uint16_t status, std::string_view bo
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const std::string_view start = bytes.substr(0, rpc::kHelloBytes);
-  if (const auto hello = rpc::decode_hello(start)) {
-    const auto again = rpc::encode_hello(*hello);
+  const std::string_view start = bytes.substr(0, auth::kHelloBytes);
+  if (const auto hello = auth::decode_hello(start)) {
+    const auto again = auth::encode_hello(*hello);
     require(std::string_view(again.data(), again.size()) == start);
-    static_cast<void>(rpc::check_hello({}, *hello).ok());
+    static_cast<void>(auth::check_hello({}, *hello).ok());
   }
-  static_cast<void>(rpc::decode_admission(bytes.substr(0, rpc::kAdmissionBytes)));
+  static_cast<void>(auth::decode_admission(bytes.substr(0, auth::kAdmissionBytes)));
   if (size < rpc::kFrameHeadBytes) return 0;
   const auto head = rpc::decode_frame(bytes, wire::body_limits);
   if (!head) return 0;

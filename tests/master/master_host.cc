@@ -166,7 +166,7 @@ HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation
   for (const std::string& key : held) {
     objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
   }
-  options.role = rpc::Role::kAgent;
+  options.role = auth::Role::kAgent;
   const std::string address = "127.0.0.1:" + std::to_string(8 + node);
   options.descriptor = {node, incarnation, address, node, 0, 1ull << 30};
   auto client = MasterClient::create(options, this);

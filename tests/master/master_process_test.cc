@@ -441,7 +441,7 @@ TEST(MasterProcess, WrongAndMissingKeysAreRefused) {
   right.key = rpc::key_of('x');
   const auto wrong = tool(right);
   const auto missing = tool(to({master.address()}));
-  right.key = *rpc::ClusterKey::from_file(path);
+  right.key = *auth::ClusterKey::from_file(path);
   const auto member = tool(right);
   EXPECT_EQ(stats(*member).links, 1u);
   EXPECT_TRUE(until([&] { return stats(*member).refused_links >= 2; }));

@@ -40,10 +40,10 @@ class RawMember {
   explicit RawMember(const std::string& address) {
     rpc::DialOptions dialing;
     dialing.address = address;
-    dialing.own.role = rpc::Role::kAgent;
+    dialing.own.role = auth::Role::kAgent;
     dialing.own.node = 9;
     dialing.own.incarnation = 1;
-    dialing.own.cluster = rpc::cluster_tag("default");
+    dialing.own.cluster = auth::cluster_tag("default");
     rpc::dial(loop_.io().get_executor(), dialing, soon(), ends_,
               [this](Result<std::shared_ptr<rpc::RpcLink>> link) {
                 ASSERT_TRUE(link.has_value()) << link.error().to_string();

@@ -63,8 +63,8 @@ struct Ends final : ListenerHandler {
   std::vector<Status> closed;
 };
 
-inline ClusterKey key_of(char letter) {
-  return *ClusterKey::from_text(std::string(kMinKeyBytes, letter));
+inline auth::ClusterKey key_of(char letter) {
+  return *auth::ClusterKey::from_text(std::string(auth::kMinKeyBytes, letter));
 }
 
 // Blocking; every wait ends.

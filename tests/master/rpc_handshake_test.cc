@@ -25,17 +25,17 @@ class RpcHandshakeTest : public testing::Test {
     ASSERT_TRUE(listener.has_value()) << listener.error().to_string();
     listener_ = std::move(*listener);
   }
-  static ListenerOptions with_key(ClusterKey key) {
+  static ListenerOptions with_key(auth::ClusterKey key) {
     ListenerOptions options;
-    options.own.role = Role::kMaster;
+    options.own.role = auth::Role::kMaster;
     options.key = std::move(key);
     return options;
   }
-  Result<std::shared_ptr<RpcLink>> dial_with(ClusterKey key, std::uint64_t cluster = 0,
+  Result<std::shared_ptr<RpcLink>> dial_with(auth::ClusterKey key, std::uint64_t cluster = 0,
                                              TlsContext tls = nullptr) {
     DialOptions options;
     options.address = "127.0.0.1:" + std::to_string(listener_->port());
-    options.own.role = Role::kAgent;
+    options.own.role = auth::Role::kAgent;
     options.own.node = 5;
     options.own.cluster = cluster;
     options.key = std::move(key);
@@ -72,9 +72,9 @@ TEST_F(RpcHandshakeTest, BothSidesLearnThePeersHello) {
   listen(with_key(key_of('k')));
   const auto link = dial_with(key_of('k'));
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
-  EXPECT_EQ((*link)->peer().role, Role::kMaster);
+  EXPECT_EQ((*link)->peer().role, auth::Role::kMaster);
   ASSERT_TRUE(loop_.until([&] { return !server_.links.empty(); }));
-  EXPECT_EQ(server_.links[0]->peer().role, Role::kAgent);
+  EXPECT_EQ(server_.links[0]->peer().role, auth::Role::kAgent);
   EXPECT_EQ(server_.links[0]->peer().node, 5u);
   EXPECT_EQ(listener_->link_count(), 1u);
 }
@@ -95,7 +95,7 @@ TEST_F(RpcHandshakeTest, AMissingKeyIsRefusedOnEitherSide) {
 
 TEST_F(RpcHandshakeTest, AnotherClusterIsRefused) {
   listen(with_key(key_of('k')));
-  EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(dial_with(key_of('k'), auth::cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
 }
 
 TEST_F(RpcHandshakeTest, AListenerForEverybodyIsAnExplicitChoice) {
@@ -106,17 +106,17 @@ TEST_F(RpcHandshakeTest, AListenerForEverybodyIsAnExplicitChoice) {
 }
 
 TEST_F(RpcHandshakeTest, AToolWithoutAClusterIsToldTheMasters) {
-  ClusterHello master, dialer;
-  master.role = Role::kMaster;
-  master.cluster = cluster_tag("other");
+  auth::ClusterHello master, dialer;
+  master.role = auth::Role::kMaster;
+  master.cluster = auth::cluster_tag("other");
   master.nonce.fill('m');
-  for (const Role role : {Role::kAgent, Role::kEngine, Role::kTool}) {
+  for (const auth::Role role : {auth::Role::kAgent, auth::Role::kEngine, auth::Role::kTool}) {
     dialer.role = role;
-    EXPECT_EQ(check_hello(master, dialer).ok(), role == Role::kTool);
-    EXPECT_EQ(check_hello(dialer, master).ok(), role == Role::kTool);
+    EXPECT_EQ(auth::check_hello(master, dialer).ok(), role == auth::Role::kTool);
+    EXPECT_EQ(auth::check_hello(dialer, master).ok(), role == auth::Role::kTool);
   }
-  dialer.cluster = cluster_tag("default");
-  EXPECT_EQ(check_hello(master, dialer).code(), MC_INVALID_ARGUMENT);
+  dialer.cluster = auth::cluster_tag("default");
+  EXPECT_EQ(auth::check_hello(master, dialer).code(), MC_INVALID_ARGUMENT);
 }
 
 TEST_F(RpcHandshakeTest, AReachableListenerWithoutAKeyDoesNotStart) {
@@ -134,22 +134,22 @@ TEST_F(RpcHandshakeTest, AReachableListenerWithoutAKeyDoesNotStart) {
 struct Recorded {
   std::string hello, proof, listener_hello, verdict;
 };
-Recorded prove_by_hand(std::uint16_t port, const ClusterKey& key) {
+Recorded prove_by_hand(std::uint16_t port, const auth::ClusterKey& key) {
   Recorded heard;
-  ClusterHello own;
+  auth::ClusterHello own;
   own.keyed = true;
-  own.nonce = make_nonce();
-  const auto hello = encode_hello(own);
+  own.nonce = auth::make_nonce();
+  const auto hello = auth::encode_hello(own);
   heard.hello.assign(hello.data(), hello.size());
   RawSocket socket(port);
   socket.send(heard.hello);
-  heard.listener_hello = socket.receive(kHelloBytes);
-  const auto peer = decode_hello(heard.listener_hello);
+  heard.listener_hello = socket.receive(auth::kHelloBytes);
+  const auto peer = auth::decode_hello(heard.listener_hello);
   if (!peer) return heard;
-  const Proof proof = key.prove(proof_text(true, own, *peer, {}));
+  const auth::Proof proof = key.prove(auth::proof_text(true, own, *peer, {}));
   heard.proof.assign(proof.data(), proof.size());
   socket.send(heard.proof);
-  heard.verdict = socket.receive(kAdmissionBytes);
+  heard.verdict = socket.receive(auth::kAdmissionBytes);
   return heard;
 }
 
@@ -157,14 +157,14 @@ TEST_F(RpcHandshakeTest, RecordedBytesOfADialerAdmitNoPeer) {
   listen(with_key(key_of('k')));
   beside([&] {
     const Recorded heard = prove_by_hand(listener_->port(), key_of('k'));
-    ASSERT_EQ(decode_admission(heard.verdict).admission, Admission::kWelcome);
+    ASSERT_EQ(auth::decode_admission(heard.verdict).admission, auth::Admission::kWelcome);
     RawSocket again(listener_->port());
     again.send(heard.hello);
-    again.receive(kHelloBytes);
+    again.receive(auth::kHelloBytes);
     again.send(heard.proof);
-    const AdmissionText answer = decode_admission(again.receive(kAdmissionBytes));
-    EXPECT_EQ(answer.admission, Admission::kRefused);
-    EXPECT_EQ(answer.proof, Proof{}) << "a stranger gets no proof";
+    const auth::AdmissionText answer = auth::decode_admission(again.receive(auth::kAdmissionBytes));
+    EXPECT_EQ(answer.admission, auth::Admission::kRefused);
+    EXPECT_EQ(answer.proof, auth::Proof{}) << "a stranger gets no proof";
     EXPECT_TRUE(again.closed_by_peer());
   });
   EXPECT_EQ(server_.links.size(), 1u);
@@ -193,14 +193,14 @@ TEST_F(RpcHandshakeTest, RecordedBytesOfAListenerConvinceNoDialer) {
 }
 
 TEST_F(RpcHandshakeTest, AProofIsValidInOneDirectionOnly) {
-  const ClusterKey key = key_of('k');
-  const ClusterHello one, two;
-  EXPECT_TRUE(
-      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "b"))));
-  EXPECT_FALSE(
-      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(false, one, two, "b"))));
-  EXPECT_FALSE(
-      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "c"))));
+  const auth::ClusterKey key = key_of('k');
+  const auth::ClusterHello one, two;
+  EXPECT_TRUE(key.proven(auth::proof_text(true, one, two, "b"),
+                         key.prove(auth::proof_text(true, one, two, "b"))));
+  EXPECT_FALSE(key.proven(auth::proof_text(true, one, two, "b"),
+                          key.prove(auth::proof_text(false, one, two, "b"))));
+  EXPECT_FALSE(key.proven(auth::proof_text(true, one, two, "b"),
+                          key.prove(auth::proof_text(true, one, two, "c"))));
 }
 
 TEST_F(RpcHandshakeTest, IdleStrangersBlockNoPeer) {
@@ -277,18 +277,19 @@ TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
     }
   };
   const auto view = [](const auto& bytes) { return std::string_view(bytes.data(), bytes.size()); };
-  ClusterHello dialer{kProtocolVersion, Role::kAgent, true, 0, 5, 9, {}, cluster_tag("default")};
+  auth::ClusterHello dialer{auth::kProtocolVersion,      auth::Role::kAgent, true, 0, 5, 9, {},
+                            auth::cluster_tag("default")};
   dialer.nonce.fill('d');
-  ClusterHello listener = dialer;
-  listener.role = Role::kMaster;
+  auth::ClusterHello listener = dialer;
+  listener.role = auth::Role::kMaster;
   listener.nonce.fill('l');
-  const auto hello = encode_hello(dialer);
+  const auto hello = auth::encode_hello(dialer);
   expect("hello", view(hello));
-  EXPECT_EQ(*decode_hello(view(hello)), dialer);
-  const Proof proof = key_of('k').prove(proof_text(true, dialer, listener, {}));
+  EXPECT_EQ(*auth::decode_hello(view(hello)), dialer);
+  const auth::Proof proof = key_of('k').prove(auth::proof_text(true, dialer, listener, {}));
   expect("proof of the dialer", view(proof));
-  const Proof answer = key_of('k').prove(proof_text(false, dialer, listener, {}));
-  expect("admission", view(encode_admission(Admission::kWelcome, answer)));
+  const auth::Proof answer = key_of('k').prove(auth::proof_text(false, dialer, listener, {}));
+  expect("admission", view(auth::encode_admission(auth::Admission::kWelcome, answer)));
   const FrameHead head{16, FrameKind::kAnswer, 6, MC_BUSY, 0x01020304, 1500, 0x1122334455667788};
   expect("frame", view(encode_frame(head)));
 }
@@ -298,37 +299,37 @@ TEST(ClusterKeyFile, AFileThatOthersMayReadIsRefused) {
   const std::string path = directory.file("key", std::string(64, 'a') + "\n");
   for (const mode_t mode : {mode_t{0604}, mode_t{0602}, mode_t{0660}}) {
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
-    EXPECT_EQ(ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
+    EXPECT_EQ(auth::ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
   }
   // A mounted secret of root.
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-  EXPECT_EQ(ClusterKey::from_file(path).has_value(), ::geteuid() == 0);
+  EXPECT_EQ(auth::ClusterKey::from_file(path).has_value(), ::geteuid() == 0);
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  const auto key = ClusterKey::from_file(path);
+  const auto key = auth::ClusterKey::from_file(path);
   ASSERT_TRUE(key.has_value());
   EXPECT_EQ(key->secret(), std::string(64, 'a'));
 }
 
 TEST(ClusterKeyFile, TheEnvironmentNamesTheKeyOfAProcessWithoutAFile) {
   ASSERT_EQ(::setenv("MC_CLUSTER_KEY", std::string(32, 'e').c_str(), 1), 0);
-  const auto found = ClusterKey::find("");
+  const auto found = auth::ClusterKey::find("");
   ASSERT_EQ(::setenv("MC_CLUSTER_KEY", "short", 1), 0);
-  const auto refused = ClusterKey::find("");
+  const auto refused = auth::ClusterKey::find("");
   ASSERT_EQ(::setenv("MC_CLUSTER_KEY_FILE", "/nonexistent/key", 1), 0);
-  const auto first = ClusterKey::find("");
+  const auto first = auth::ClusterKey::find("");
   ::unsetenv("MC_CLUSTER_KEY_FILE");
   ::unsetenv("MC_CLUSTER_KEY");
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->secret(), std::string(32, 'e'));
   EXPECT_THAT(std::string(refused.error().text()), testing::HasSubstr("MC_CLUSTER_KEY: "));
   EXPECT_THAT(std::string(first.error().text()), testing::HasSubstr("/nonexistent/key"));
-  EXPECT_FALSE(ClusterKey::find("")->given());
+  EXPECT_FALSE(auth::ClusterKey::find("")->given());
 }
 
 TEST(ClusterKeyFile, TheHttpTokenFollowsFromTheKey) {
   std::string text;
   while (text.size() < 64) text += "ab";
-  EXPECT_EQ(ClusterKey::from_text(text)->http_token(),
+  EXPECT_EQ(auth::ClusterKey::from_text(text)->http_token(),
             "bfa28922ca47c99062a570bf54ca81e4523cbf3e0a342df78e3b283806b968a9");
 }
 
@@ -337,15 +338,15 @@ TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {
   const auto load = [&](std::size_t bytes) {
     const std::string path = directory.file("key", std::string(bytes, 'a'));
     ::chmod(path.c_str(), 0600);
-    return ClusterKey::from_file(path).has_value();
+    return auth::ClusterKey::from_file(path).has_value();
   };
-  EXPECT_FALSE(load(kMinKeyBytes - 1));
-  EXPECT_TRUE(load(kMinKeyBytes));
-  EXPECT_TRUE(load(kMaxKeyBytes));
-  EXPECT_FALSE(load(kMaxKeyBytes + 1));
-  EXPECT_FALSE(load(kMaxKeyBytes + 9));
-  EXPECT_FALSE(ClusterKey::from_file(directory.path()).has_value());
-  EXPECT_FALSE(ClusterKey::from_file(directory.file("none")).has_value());
+  EXPECT_FALSE(load(auth::kMinKeyBytes - 1));
+  EXPECT_TRUE(load(auth::kMinKeyBytes));
+  EXPECT_TRUE(load(auth::kMaxKeyBytes));
+  EXPECT_FALSE(load(auth::kMaxKeyBytes + 1));
+  EXPECT_FALSE(load(auth::kMaxKeyBytes + 9));
+  EXPECT_FALSE(auth::ClusterKey::from_file(directory.path()).has_value());
+  EXPECT_FALSE(auth::ClusterKey::from_file(directory.file("none")).has_value());
 }
 
 }  // namespace

@@ -199,9 +199,9 @@ TEST_F(RpcLinkTest, ASilentPeerIsFoundDead) {
   auto listener = Listener::create(loop_.io(), listening, server_);
   ASSERT_TRUE(listener.has_value());
   RawSocket silent((*listener)->port());
-  const auto hello = encode_hello({.nonce = make_nonce()});
+  const auto hello = auth::encode_hello({.nonce = auth::make_nonce()});
   silent.send({hello.data(), hello.size()});
-  silent.send(std::string(kProofBytes, '\0'));
+  silent.send(std::string(auth::kProofBytes, '\0'));
   EXPECT_TRUE(loop_.until([&] { return server_.closed.size() == 1; }));
   EXPECT_EQ(server_.closed.front().code(), MC_AGENT_UNAVAILABLE);
 }

@@ -74,8 +74,8 @@ std::shared_ptr<rpc::RpcLink> SimMaster::dial(const LinkWorld::Place& from,
                                               rpc::RpcLinkHandler& handler) {
   const LinkWorld::Place here{options_.host, master_->executor()};
   const LinkWorld::Pair pair = links_.make(from, here);
-  rpc::ClusterHello own;
-  own.role = rpc::Role::kMaster;
+  auth::ClusterHello own;
+  own.role = auth::Role::kMaster;
   const auto near =
       std::make_shared<rpc::RpcLink>(from.executor, pair.near, own, true, options.link, handler);
   const auto far = std::make_shared<rpc::RpcLink>(here.executor, pair.far, options.own, false,

@@ -39,7 +39,7 @@ class SimNode::Cluster final : public agent::ClusterNode {
       : ClusterNode(identity) {
     metadata::MasterClientOptions master;
     master.masters = options.masters;
-    master.role = metadata::rpc::Role::kAgent;
+    master.role = auth::Role::kAgent;
     master.partitions = options.partitions;
     metadata::Descriptor& about = master.descriptor;
     about.node = identity.node;

@@ -254,9 +254,8 @@ class HttpToken : public ::testing::Test {
     ::unsetenv("MC_HTTP_TOKEN_FILE");
     ::unsetenv("ADMIN_API_KEY");
   }
-  const metadata::rpc::ClusterKey none_;
-  const metadata::rpc::ClusterKey key_ =
-      *metadata::rpc::ClusterKey::from_text(std::string(64, 'k'));
+  const auth::ClusterKey none_;
+  const auth::ClusterKey key_ = *auth::ClusterKey::from_text(std::string(64, 'k'));
 };
 
 TEST_F(HttpToken, OfTheFileOrTheEnvironmentComesFirst) {

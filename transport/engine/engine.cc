@@ -29,7 +29,7 @@ Status too_many_segments() {
 
 std::uint64_t random_id() {
   std::uint64_t id = 0;
-  const auto nonce = metadata::rpc::make_nonce();
+  const auto nonce = auth::make_nonce();
   std::memcpy(&id, nonce.data(), sizeof id);
   return id != 0 ? id : 1;
 }
@@ -38,7 +38,7 @@ EngineDescriptor make_descriptor() {
   EngineDescriptor own = blank_engine_descriptor();
   own.node = random_id();
   own.incarnation = random_id();
-  const auto nonce = metadata::rpc::make_nonce();
+  const auto nonce = auth::make_nonce();
   static_assert(sizeof nonce == sizeof(Nonce));
   std::memcpy(own.nonce.data(), nonce.data(), nonce.size());
   tell_host(&own);
@@ -72,7 +72,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
 Status Engine::start() {
   const auto listen = resolve(options_.listen);
   if (!listen) return listen.error();
-  const auto key = metadata::rpc::ClusterKey::find(options_.key_file);
+  const auto key = auth::ClusterKey::find(options_.key_file);
   if (!key) return key.error();
   EngineDescriptor own = make_descriptor();
   DeviceDriver::find();

@@ -10,8 +10,7 @@ namespace mc::transfer {
 
 using transport::DialRequest;
 
-Result<std::unique_ptr<Port>> Port::open(const Address& listen,
-                                         const metadata::rpc::ClusterKey& key,
+Result<std::unique_ptr<Port>> Port::open(const Address& listen, const auth::ClusterKey& key,
                                          std::string_view cluster, PortSink& sink) {
   if (is_wildcard(listen)) {
     return fail(MC_INVALID_ARGUMENT,
@@ -27,9 +26,8 @@ Result<std::unique_ptr<Port>> Port::open(const Address& listen,
                     "on 127.0.0.1");
   }
   auto port = std::unique_ptr<Port>(new Port(listen, key, sink));
-  port->own_hello_.role = metadata::rpc::Role::kEngine;
-  port->own_hello_.cluster =
-      metadata::rpc::cluster_tag("mc transfer engines of " + std::string(cluster));
+  port->own_hello_.role = auth::Role::kEngine;
+  port->own_hello_.cluster = auth::cluster_tag("mc transfer engines of " + std::string(cluster));
   auto socket = transport::tcp::listen_tcp(listen.host, listen.port);
   if (!socket) return fail(socket.error());
   auto bound = transport::tcp::local_port(socket->get());

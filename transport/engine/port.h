@@ -34,8 +34,7 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
  public:
   // Errors: MC_INVALID_ARGUMENT (an address that other hosts can reach, without a key), MC_BUSY
   // (the port is taken).
-  static Result<std::unique_ptr<Port>> open(const Address& listen,
-                                            const metadata::rpc::ClusterKey& key,
+  static Result<std::unique_ptr<Port>> open(const Address& listen, const auth::ClusterKey& key,
                                             std::string_view cluster, PortSink& sink);
 
   // Call before the first poll().
@@ -52,7 +51,7 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
   bool shaking() const { return handshakes_->count() != 0; }
 
  private:
-  Port(Address address, metadata::rpc::ClusterKey key, PortSink& sink)
+  Port(Address address, auth::ClusterKey key, PortSink& sink)
       : address_(std::move(address)), key_(std::move(key)), sink_(sink) {}
   Status shake(const Address& to, std::unique_ptr<transport::tcp::LaneHandshake> inner,
                const transport::DialRequest& request, std::uint64_t now_ns);
@@ -60,9 +59,9 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
   void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
 
   Address address_;
-  const metadata::rpc::ClusterKey key_;
+  const auth::ClusterKey key_;
   PortSink& sink_;
-  metadata::rpc::ClusterHello own_hello_;
+  auth::ClusterHello own_hello_;
   EngineDescriptor own_{};
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;

@@ -14,12 +14,11 @@ namespace mc::transport {
 
 namespace {
 
-namespace rpc = metadata::rpc;
 using tcp::LaneHandshake;
 
 class KeyedHandshake final : public LaneHandshake {
  public:
-  KeyedHandshake(const rpc::ClusterHello& own, rpc::ClusterKey key, bool dialer,
+  KeyedHandshake(const auth::ClusterHello& own, auth::ClusterKey key, bool dialer,
                  std::unique_ptr<LaneHandshake> inner)
       : proof_(own, std::move(key), dialer, false, true), inner_(std::move(inner)) {}
 
@@ -101,7 +100,7 @@ class KeyedHandshake final : public LaneHandshake {
 
   void take() {
     const bool speaks_tls = in_[0] == kTlsHandshake && in_[1] == kTlsMajor;
-    const bool is_hello = received_ == rpc::kHelloBytes;
+    const bool is_hello = received_ == auth::kHelloBytes;
     proof_.take({in_.data(), std::exchange(received_, 0)});
     if (is_hello && speaks_tls && !proof_.status().ok()) {
       failed({MC_PERMISSION_DENIED,
@@ -113,19 +112,19 @@ class KeyedHandshake final : public LaneHandshake {
   // The first bytes of TLS records: a peer with TLS sends these bytes to a side without TLS.
   static constexpr char kTlsAlert = 21, kTlsHandshake = 22, kTlsMajor = 3;
 
-  rpc::KeyProof proof_;
+  auth::KeyProof proof_;
   std::unique_ptr<LaneHandshake> inner_;
   bool bound_ = false;  // the proof is bound to the TLS session
   std::size_t sent_ = 0;
-  std::array<char, rpc::kHelloBytes> in_{};
+  std::array<char, auth::kHelloBytes> in_{};
   std::size_t received_ = 0;
   Status status_;
 };
 
 }  // namespace
 
-std::unique_ptr<LaneHandshake> make_keyed_handshake(const rpc::ClusterHello& own,
-                                                    const rpc::ClusterKey& key, bool dialer,
+std::unique_ptr<LaneHandshake> make_keyed_handshake(const auth::ClusterHello& own,
+                                                    const auth::ClusterKey& key, bool dialer,
                                                     std::unique_ptr<LaneHandshake> inner) {
   return std::make_unique<KeyedHandshake>(own, key, dialer, std::move(inner));
 }

@@ -16,9 +16,8 @@
 namespace mc::transport {
 
 // dialer: this side opened the lane. inner: runs after the proof.
-std::unique_ptr<tcp::LaneHandshake> make_keyed_handshake(const metadata::rpc::ClusterHello& own,
-                                                         const metadata::rpc::ClusterKey& key,
-                                                         bool dialer,
+std::unique_ptr<tcp::LaneHandshake> make_keyed_handshake(const auth::ClusterHello& own,
+                                                         const auth::ClusterKey& key, bool dialer,
                                                          std::unique_ptr<tcp::LaneHandshake> inner);
 
 }  // namespace mc::transport

@@ -12,12 +12,12 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
     return fail(MC_INVALID_ARGUMENT,
                 "TLS between agents needs all of peer_tls_cert, peer_tls_key and peer_tls_ca");
   }
-  TlsSettings settings;
+  auth::TlsSettings settings;
   settings.cert = {"peer_tls_cert", files.cert};
   settings.key = {"peer_tls_key", files.key};
   settings.ca = {"peer_tls_ca", files.ca};
   settings.verify_peer = true;
-  auto context = make_tls_context(settings);
+  auto context = auth::make_tls_context(settings);
   if (!context) return fail(context.error());
   SSL_CTX* const ssl = context->get();
   // 128-bit AES first: a third faster, and not the weakest part of this connection.

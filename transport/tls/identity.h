@@ -35,12 +35,12 @@ class Identity {
   std::unique_ptr<tcp::TlsSession> dial(int socket, const std::string& address) const;
 
  private:
-  Identity(Files files, TlsContextPointer context)
+  Identity(Files files, auth::TlsContextPointer context)
       : files_(std::move(files)), context_(std::move(context)) {}
   std::unique_ptr<tcp::TlsSession> make(int socket, const std::string* dialed) const;
 
   const Files files_;
-  const TlsContextPointer context_;
+  const auth::TlsContextPointer context_;
 };
 
 }  // namespace mc::transport::tls

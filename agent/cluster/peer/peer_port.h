@@ -25,10 +25,10 @@ namespace mc::agent {
 struct PeerPortOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
-  metadata::rpc::ClusterKey key;
-  bool insecure = false;            // other hosts may connect without a key
-  metadata::rpc::ClusterHello own;  // this agent's
-  transport::tls::Files tls;        // empty: no TLS
+  auth::ClusterKey key;
+  bool insecure = false;      // other hosts may connect without a key
+  auth::ClusterHello own;     // this agent's
+  transport::tls::Files tls;  // empty: no TLS
 };
 
 class PeerPort final : public transport::Dialer, private transport::tcp::LinkSink {

@@ -66,7 +66,7 @@ Result<Heard> ask_one(const rpc::DialOptions& dialing, std::uint64_t deadline_ns
 }  // namespace
 
 Result<MasterFacts> ask_master(rpc::DialOptions dialing, std::uint64_t deadline_ns) {
-  dialing.own.role = rpc::Role::kTool;
+  dialing.own.role = auth::Role::kTool;
   dialing.own.cluster = 0;
   const std::string first = dialing.address;
   const auto sleep = [] { std::this_thread::sleep_for(std::chrono::nanoseconds(kNoMasterYetNs)); };

@@ -477,7 +477,7 @@ void MasterClient::dial_to(const std::string& address) {
   dialing.own.role = options_.role;
   dialing.own.node = options_.descriptor.node;
   dialing.own.incarnation = options_.descriptor.incarnation;
-  dialing.own.cluster = rpc::cluster_tag(options_.cluster_id);
+  dialing.own.cluster = auth::cluster_tag(options_.cluster_id);
   dialing.key = options_.key;
   dialing.tls = tls_;
   dialing.server_name = options_.tls.server_name;

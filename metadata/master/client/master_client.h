@@ -84,9 +84,9 @@ struct MasterClientOptions {
   std::vector<std::string> masters;  // addresses to try in addition to the store's answer
   std::string store;                 // URL of the cluster store; empty: only `masters`
   std::string cluster_id = "default";
-  rpc::ClusterKey key;
+  auth::ClusterKey key;
   rpc::TlsOptions tls;
-  rpc::Role role = rpc::Role::kTool;
+  auth::Role role = auth::Role::kTool;
   Descriptor descriptor;  // members only
   std::uint32_t partition = 0;
   // the cluster's number of partitions; 0: unknown, valid for partition 0 only

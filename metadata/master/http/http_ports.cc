@@ -19,7 +19,7 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 Result<std::unique_ptr<http::HttpServer>> serve(boost::asio::io_context& io,
                                                 const std::string& address,
                                                 const MasterOptions& options,
-                                                const rpc::ClusterKey& key,
+                                                const auth::ClusterKey& key,
                                                 http::HttpHandler handler) {
   const auto where = rpc::split_address(address);
   if (!where) return fail(where.error());
@@ -35,7 +35,7 @@ Result<std::unique_ptr<http::HttpServer>> serve(boost::asio::io_context& io,
 }  // namespace
 
 Result<std::unique_ptr<HttpPorts>> HttpPorts::open(const MasterOptions& options, Master& master) {
-  const auto key = rpc::ClusterKey::find(options.key_file);
+  const auto key = auth::ClusterKey::find(options.key_file);
   if (!key) return fail(key.error());
   std::unique_ptr<HttpPorts> ports(new HttpPorts(options, master, *key));
   HttpPorts* const self = ports.get();

@@ -31,7 +31,7 @@ class HttpPorts {
   ~HttpPorts();
 
  private:
-  HttpPorts(const MasterOptions& options, Master& master, rpc::ClusterKey key)
+  HttpPorts(const MasterOptions& options, Master& master, auth::ClusterKey key)
       : options_(options),
         master_(master),
         timer_(io_),

@@ -122,7 +122,7 @@ std::optional<ListCursor> ListCursor::parse(std::string_view text) {
   return cursor;
 }
 
-Leaders::Leaders(const MasterOptions& options, std::string address, rpc::ClusterKey key)
+Leaders::Leaders(const MasterOptions& options, std::string address, auth::ClusterKey key)
     : options_(options),
       address_(std::move(address)),
       key_(std::move(key)),

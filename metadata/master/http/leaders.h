@@ -45,7 +45,7 @@ class Leaders {
   using Done = std::function<void(Result<Answer>)>;
 
   // address: of this master, as other processes dial it.
-  Leaders(const MasterOptions& options, std::string address, rpc::ClusterKey key);
+  Leaders(const MasterOptions& options, std::string address, auth::ClusterKey key);
 
   // One place a key, in order. Errors: those of MasterClient.
   void locate(const std::string& name_space, const std::vector<std::string>& keys,
@@ -67,7 +67,7 @@ class Leaders {
 
   const MasterOptions options_;
   const std::string address_;
-  const rpc::ClusterKey key_;
+  const auth::ClusterKey key_;
   const KeyHasher hasher_;
   std::vector<std::unique_ptr<MasterClient>> clients_;  // by partition; null: not asked yet
 };

@@ -32,7 +32,7 @@ Result<std::string> http_token() {
   }
   const char* const given = std::getenv("ADMIN_API_KEY");
   if (given != nullptr && given[0] != '\0') return std::string(given);
-  const auto key = rpc::ClusterKey::find("");
+  const auto key = auth::ClusterKey::find("");
   if (!key) return fail(key.error());
   return key->given() ? key->http_token() : std::string();
 }

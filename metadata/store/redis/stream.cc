@@ -40,14 +40,14 @@ bool is_address(const std::string& host) {
 void Stream::Free::operator()(SSL* session) const { SSL_free(session); }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
-  TlsSettings settings;
+  auth::TlsSettings settings;
   settings.cert = {"the URL's cert", files.cert};
   settings.key = {"the URL's key", files.key};
   settings.ca = {"the URL's ca", files.ca};
   settings.system_ca = true;
   settings.verify_peer = true;
   settings.allow_tls_1_2 = true;
-  auto context = make_tls_context(settings);
+  auto context = auth::make_tls_context(settings);
   if (!context) return fail(context.error());
   SSL_CTX_set_mode(context->get(),
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

@@ -30,7 +30,7 @@ class TlsContext {
   const std::string& server_name() const { return server_name_; }
 
  private:
-  TlsContextPointer context_;
+  auth::TlsContextPointer context_;
   std::string server_name_;
 };
 

@@ -329,8 +329,8 @@ TEST_F(TlsSessions, OlderTlsIsRefused) {
 class KeyedTls : public TlsSessions {
  protected:
   std::unique_ptr<tcp::LaneHandshake> handshake(bool dialer) const {
-    metadata::rpc::ClusterHello hello;
-    hello.role = metadata::rpc::Role::kAgent;
+    auth::ClusterHello hello;
+    hello.role = auth::Role::kAgent;
     hello.node = dialer ? 1 : 2;
     const DialRequest request{1, 2, 0, LaneRole::kBulk, LinkProtocol::kTcp};
     return make_keyed_handshake(hello, key_, dialer,
@@ -350,13 +350,13 @@ class KeyedTls : public TlsSessions {
   }
 
   TempDirectory directory_;
-  metadata::rpc::ClusterKey key_;
+  auth::ClusterKey key_;
 
   void SetUp() override {
     TlsSessions::SetUp();
     const std::string file = directory_.file("key", std::string(64, 'b'));
     ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
-    key_ = metadata::rpc::ClusterKey::from_file(file).value();
+    key_ = auth::ClusterKey::from_file(file).value();
   }
 };
 
