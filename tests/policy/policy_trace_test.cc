@@ -6,9 +6,9 @@
 #include <string>
 
 #include "agent/pool/policy/policy.h"
-#include "ctl/replay/policy_run.h"
 #include "ctl/replay/report/summary.h"
 #include "ctl/replay/trace.h"
+#include "policy/policy_run.h"
 #include "policy/synthetic_traces.h"
 
 namespace mc {

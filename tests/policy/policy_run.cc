@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/policy_run.h"
+#include "policy/policy_run.h"
 
 #include <vector>
 
