@@ -161,5 +161,81 @@ TEST_F(CopyTest, ARefusedCopyIsNotWithdrawn) {
   EXPECT_TRUE(target_.master.published.empty());
 }
 
+// Host 2 puts an object at host 1, and the master orders a copy of an object with this key at host 2.
+class PutForAnotherHost : public TwoHosts {
+ protected:
+  void SetUp() override {
+    auto memory = MemoryFile::create("staging", 4096);
+    ASSERT_TRUE(memory);
+    memory_ = std::move(*memory);
+    const auto mapped = Mapping::map(memory_.fd(), 4096, Mapping::Access::kReadWrite);
+    ASSERT_TRUE(mapped);
+    std::ranges::fill(std::span(mapped->data(), kBytes), std::byte{7});
+    sum_ = checksum(target_.tenant->store->index().hash("key"), mapped->data(), kBytes);
+  }
+  void begin_put(bool upsert) {
+    put_->kind = RemoteRequest::Kind::kPlace;
+    put_->tenant = target_.tenant;
+    put_->deadline_ns = now_ns() + kWatchdogNs;
+    put_->source = {7, &memory_, 0, {}, 1};
+    put_->source.order.length = kBytes;
+    put_->source.order.checksum = sum_;
+    put_->source.order.upsert = upsert;
+    put_->items.emplace_back().key = "key";
+    target_.begin(put_, now_ns());
+    ASSERT_TRUE(turn_until([&] { return !target_.master.locates.empty(); }));
+    metadata::LocateAnswer nothing;
+    nothing.keys.emplace_back();
+    target_.master.locates.front().done(nothing);
+  }
+  // The master hears of what this host holds now, and accepts.
+  PublishItem accept(Host& host) {
+    EXPECT_TRUE(turn_until([&] { return !host.master.published.empty(); }));
+    if (host.master.published.empty()) return {};
+    const auto first = std::move(host.master.published.front());
+    host.master.published.pop_front();
+    first.done(std::vector(first.items.size(), Verdict::kAccepted));
+    return first.items.front();
+  }
+  void order_copy(const PublishItem& object) {
+    target_.copy(order_of(object),
+                 [this](const Status& status) { done_.push_back(status.code()); });
+  }
+
+  static constexpr std::size_t kBytes = 100;
+  MemoryFile memory_;
+  std::uint64_t sum_ = 0;
+  std::shared_ptr<RemoteRequest> put_ = std::make_shared<RemoteRequest>();
+  std::vector<mc_status> done_;
+};
+
+// The order may come before the answer of the other host. For the master, the copy is a replica.
+TEST_F(PutForAnotherHost, LeavesACopyOfTheNewObjectHere) {
+  begin_put(false);
+  order_copy(accept(source_));
+  ASSERT_TRUE(turn_until([&] { return put_->over(); }));
+  EXPECT_EQ(put_->items[0].status, MC_OK);
+  accept(target_);
+  ASSERT_TRUE(turn_until([&] { return !done_.empty(); }));
+  EXPECT_EQ(done_, std::vector{MC_OK});
+  EXPECT_TRUE(target_.holds());
+}
+
+TEST_F(PutForAnotherHost, AsAnUpsertLeavesNoCopyOfTheReplacedObjectHere) {
+  source_.put("key", std::vector<std::byte>(kBytes, std::byte{42}));
+  order_copy(accept(source_));
+  ASSERT_TRUE(turn_until([&] { return !target_.master.published.empty(); }));
+  begin_put(true);
+  ASSERT_TRUE(turn_until([&] {
+    if (!source_.master.published.empty()) accept(source_);
+    return put_->over();
+  }));
+  EXPECT_EQ(put_->items[0].status, MC_OK);
+  accept(target_);
+  ASSERT_TRUE(turn_until([&] { return !done_.empty(); }));
+  EXPECT_EQ(done_, std::vector{MC_CANCELLED});
+  EXPECT_FALSE(target_.holds());
+}
+
 }  // namespace
 }  // namespace mc::agent

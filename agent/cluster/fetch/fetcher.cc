@@ -130,6 +130,13 @@ void Fetcher::replaced(const KeyHash& name, std::uint64_t up_to_version) {
   dropped(name, up_to_version);
 }
 
+void Fetcher::put_elsewhere(const KeyHash& name, std::uint64_t version, bool upsert) {
+  locations().forget(name);
+  joinable_.remove_if(name, [&](const Fetch& fetch) { return fetch.version < version; });
+  // A create replaces no object, and the master may have ordered a copy of the new object here.
+  if (upsert) keeper_.drop(name, version - 1);
+}
+
 void Fetcher::put_here(const metadata::PublishItem& put) {
   keeper_.put_here(put);
   joinable_.remove_if(put.hash, [](const Fetch&) { return true; });

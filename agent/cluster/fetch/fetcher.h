@@ -53,6 +53,8 @@ class Fetcher {
   void dropped(const ClusterTenant& tenant);
   // Another object has replaced the object, here or on other hosts, up to this version.
   void replaced(const metadata::KeyHash& name, std::uint64_t up_to_version);
+  // A put of this host's client has reached another host, as this version.
+  void put_elsewhere(const metadata::KeyHash& name, std::uint64_t version, bool upsert);
   // This node has put the key itself. The master hears of the put after earlier announcements.
   void put_here(const metadata::PublishItem& put);
 

@@ -135,8 +135,9 @@ void PutsElsewhere::take_placement(PutElsewhere& put) {
   switch (placement->result) {
     case Placement::End::kPlaced: {
       const metadata::KeyHash name = put.name;
+      const bool upsert = put.remote_request->source.order.upsert;
       settle(put, MC_OK, counters.placed);
-      return fetcher_.replaced(name, UINT64_MAX);
+      return fetcher_.put_elsewhere(name, placement->put.version, upsert);
     }
     case Placement::End::kNobody:
       if (put.remote_request->source.host == metadata::kNoNode && goes_in_stripes(put, true)) {

@@ -317,11 +317,13 @@ void Striper::look_at_hosts(Striping& striping) {
     return begin_sealing(striping);
   }
   const metadata::KeyHash name = striping.name;
+  const std::uint64_t version = striping.version;
+  const bool upsert = striping.remote_request->source.order.upsert;
   counters_.put_bytes += striping.facts.whole_bytes;
   ++counters_.put;
   settle(striping, MC_OK);
   end(striping);
-  fetcher_.replaced(name, UINT64_MAX);
+  fetcher_.put_elsewhere(name, version, upsert);
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
