@@ -11,7 +11,6 @@ import ctypes
 import mmap
 import os
 import random
-import struct
 import sys
 import time
 
@@ -21,7 +20,7 @@ from one_agent import BenchError, Slice  # noqa: E402
 
 PATIENCE_S = 60.0
 LARGEST_BYTES = 16 << 10
-COUNTERS = struct.Struct("QQQQ")  # acknowledged puts, gets, lost objects, wrong bytes
+COUNTERS = 4  # words: acknowledged puts, gets, lost objects, wrong bytes
 PATTERN_BYTES = 1 << 20
 PATTERN = random.Random(1).randbytes(PATTERN_BYTES + LARGEST_BYTES)
 
@@ -107,7 +106,8 @@ class Writer:
 
     def __init__(self, library, socket, number):
         self.number = number
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        # A word is written at once. Struct.pack_into() writes zeros first, which a killed process leaves.
+        self._words = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self._pid = os.fork()
         if self._pid == 0:
             one_agent.die_with_parent()
@@ -132,11 +132,12 @@ class Writer:
             gets += 1
             lost += status != 0
             wrong += status == 0 and value != value_of(old)
-            COUNTERS.pack_into(self._memory, 0, puts, gets, lost, wrong)
+            for word, count in enumerate((puts, gets, lost, wrong)):
+                self._words[word] = count
 
     def counts(self):
         """(acknowledged puts, gets, lost objects, wrong bytes)"""
-        return COUNTERS.unpack_from(self._memory, 0)
+        return tuple(self._words[:COUNTERS])
 
     def alive(self):
         return os.waitpid(self._pid, os.WNOHANG) == (0, 0)

@@ -31,7 +31,6 @@ import load
 
 KEYS = 192
 PROCESSES = 16
-WORD = struct.Struct("<Q")
 HEAD = struct.Struct("<QQ")  # key and number
 REMOVAL_EVERY = 8
 CALL_NS = 2_000_000_000
@@ -59,13 +58,14 @@ class Shared:
         fresh = not os.path.exists(path)
         self._file = open(path, "w+b" if fresh else "r+b")
         self._file.truncate(self._BYTES)
-        self._words = mmap.mmap(self._file.fileno(), self._BYTES)
+        # A word is written at once. Struct.pack_into() writes zeros first, which other processes may read.
+        self._words = memoryview(mmap.mmap(self._file.fileno(), self._BYTES)).cast("Q")
 
     def _get(self, word):
-        return WORD.unpack_from(self._words, 8 * word)[0]
+        return self._words[word]
 
     def _set(self, word, value):
-        WORD.pack_into(self._words, 8 * word, value)
+        self._words[word] = value
 
     @property
     def paused(self):
