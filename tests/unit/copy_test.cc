@@ -188,7 +188,7 @@ class PutForAnotherHost : public TwoHosts {
     nothing.keys.emplace_back();
     target_.master.locates.front().done(nothing);
   }
-  // The master hears of what this host holds now, and accepts.
+  // The master hears what the host holds now, and accepts.
   PublishItem accept(Host& host) {
     EXPECT_TRUE(turn_until([&] { return !host.master.published.empty(); }));
     if (host.master.published.empty()) return {};
@@ -209,7 +209,7 @@ class PutForAnotherHost : public TwoHosts {
   std::vector<mc_status> done_;
 };
 
-// The order may come before the answer of the other host. For the master, the copy is a replica.
+// The order may come before the answer of the other host. The master counts the copy as a replica.
 TEST_F(PutForAnotherHost, LeavesACopyOfTheNewObjectHere) {
   begin_put(false);
   order_copy(accept(source_));
