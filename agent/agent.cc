@@ -167,14 +167,15 @@ void Agent::build_parts(std::uint64_t started_ns) {
         if (sessions_) sessions_->collect_pins(tenant, pins);
       },
       [this] { server_.retry_waiting(now_ns()); });
-  admin_ = std::make_unique<Admin>(
-      Admin::Parts{loaded_, *node_, *namespaces_, *sessions_, cluster_.get(), started_ns,
-                   [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
+  admin_ = std::make_unique<Admin>(Admin::Parts{
+      loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, cluster_.get(), started_ns,
+      [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
   control_ = std::make_unique<Control>(options_, embedded_, *admin_, *namespaces_, *sessions_,
                                        server_, events_, wake_.get());
-  loop_ = std::make_unique<AgentLoop>(AgentLoop::Parts{options_, events_, server_, *sessions_,
-                                                       *namespaces_, *control_, cluster_.get()},
-                                      [this](std::uint64_t now) { every_tick(now); });
+  loop_ = std::make_unique<AgentLoop>(
+      AgentLoop::Parts{options_, events_, server_, *sessions_, *namespaces_, *control_,
+                       cluster_.get(), loop_times_},
+      [this](std::uint64_t now) { every_tick(now); });
 }
 
 Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {

@@ -83,6 +83,7 @@ class Agent {
   std::unique_ptr<NodeState> node_;
   CountersPage counters_page_;
   EventLoop events_;
+  LoopTimes loop_times_;
   std::unique_ptr<Namespaces> namespaces_;
   std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
   std::unique_ptr<Sessions> sessions_;

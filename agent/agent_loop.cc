@@ -26,9 +26,11 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
 }  // namespace
 
 [[gnu::hot]] Status AgentLoop::run() {
+  using Cause = LoopTimes::Cause;
   std::uint64_t now = now_ns();
+  std::uint64_t looked_ns = now;
   last_work_ns_ = now;
-  bool worked = false;
+  bool worked = false, requested = false;
   for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
     namespaces_.tell_core(CoreSharing::here(), channels_.several());
     const bool served = channels_.serve(server_, now);
@@ -36,7 +38,8 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
     if (cluster_ != nullptr && (served || rounds % kRoundsBetweenPolls == 0))
       worked |= turn_to_cluster(now, served);
     publish_wakes();
-    worked |= served || server_.wants_turn();
+    requested |= served || server_.wants_turn();
+    worked |= requested;
     // A round with a step of a large request is long enough to justify a look at the clock and the
     // events.
     if (rounds % kRoundsBetweenClocks != 0 && !server_.wants_turn()) {
@@ -44,14 +47,18 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
       continue;
     }
     now = now_ns();
-    if (worked) last_work_ns_ = now;
-    do_periodic_work(now);
+    if (worked) {
+      last_work_ns_ = now;
+      times_.add(requested ? Cause::kRequests : Cause::kPeers, now - looked_ns);
+    }
+    now = do_periodic_work(now);
     if (!worked && !spin(now)) {
       const bool looked = sleep_until_event(now);
       now = now_ns();
       if (looked) next_events_ns_ = now + kEventsPeriodNs;
     }
-    worked = false;
+    looked_ns = now;
+    worked = requested = false;
   }
   return end_;
 }
@@ -87,23 +94,34 @@ void AgentLoop::on_cluster_event() {
   if (cluster_->take_ended()) server_.finish_remote_requests(now);
 }
 
-// Runs whether the rings are busy or not.
-[[gnu::hot]] void AgentLoop::do_periodic_work(std::uint64_t now) {
+// Runs whether the rings are busy or not. Returns the time.
+[[gnu::hot]] std::uint64_t AgentLoop::do_periodic_work(std::uint64_t now) {
   // A request that wants its turn was retried in this round already.
   if (server_.anything_waits() && !server_.wants_turn() && now >= next_retry_ns_) {
     server_.retry_waiting(now);
     publish_wakes();
     next_retry_ns_ = now + kRetryNs;
   }
-  if (now >= next_tick_ns_) tick(now);
+  if (now >= next_tick_ns_) {
+    tick(now);
+    const std::uint64_t end_ns = now_ns();
+    times_.add(LoopTimes::Cause::kTick, end_ns - now);
+    now = end_ns;
+  }
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
     next_idle_check_ns_ = now + ActiveChannels::kIdleNs;
   }
   if (now >= next_events_ns_) {
-    events_.handle(0);
+    handle_events(0);
     next_events_ns_ = now + kEventsPeriodNs;
   }
+  return now;
+}
+
+void AgentLoop::handle_events(int timeout_ms) {
+  const std::uint64_t busy_ns = events_.handle(timeout_ms);
+  if (busy_ns != 0) times_.add(LoopTimes::Cause::kEvents, busy_ns);
 }
 
 // Returns false if there was no work for long enough to sleep.
@@ -141,7 +159,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_ != nullptr) until = std::min(until, cluster_->next_poll_ns());
   const std::uint64_t wait_ns = until > now ? until - now : 0;
-  events_.handle(static_cast<int>((wait_ns + 999999) / 1000000));
+  handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
   woken_ = true;
   return true;
 }
@@ -149,6 +167,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
 void AgentLoop::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
   if (!options_.repeatable) sessions_.take_touches();
+  sessions_.take_read_counts();
   namespaces_.tick(now, now - last_work_ns_ > kIdleAgentNs);
   if (server_.anything_away()) server_.finish_remote_requests(now);
   control_.ask_for_reservation_cache(now);

@@ -13,6 +13,7 @@
 
 #include "agent/admin/control.h"
 #include "agent/loop/event_loop.h"
+#include "agent/loop/loop_times.h"
 #include "agent/namespaces/namespaces.h"
 #include "agent/options/options.h"
 #include "agent/server/remote_request.h"
@@ -32,6 +33,7 @@ class AgentLoop {
     Namespaces& namespaces;
     Control& control;
     Cluster* cluster;  // null for an agent without a cluster
+    LoopTimes& times;
   };
   // every_tick: further work of a tick, every 100 ms.
   AgentLoop(const Parts& parts, std::function<void(std::uint64_t now_ns)> every_tick)
@@ -43,6 +45,7 @@ class AgentLoop {
         namespaces_(parts.namespaces),
         control_(parts.control),
         cluster_(parts.cluster),
+        times_(parts.times),
         every_tick_(std::move(every_tick)) {}
 
   // Serves until stop(), or until the agent must not serve any more. The caller of stop() must also
@@ -55,7 +58,8 @@ class AgentLoop {
  private:
   bool turn_to_cluster(std::uint64_t now_ns, bool served);
   bool poll_cluster(std::uint64_t now_ns);
-  void do_periodic_work(std::uint64_t now_ns);
+  std::uint64_t do_periodic_work(std::uint64_t now_ns);
+  void handle_events(int timeout_ms);
   bool spin(std::uint64_t now_ns);
   void publish_wakes();
   bool sleep_until_event(std::uint64_t now_ns);
@@ -69,6 +73,7 @@ class AgentLoop {
   Namespaces& namespaces_;
   Control& control_;
   Cluster* const cluster_;
+  LoopTimes& times_;
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;
   std::atomic<bool> stop_{false};

@@ -209,6 +209,9 @@ struct ChannelHeader {
   Word32 touch_round;                        // agent: counts drains of the touch ring
   alignas(kLineBytes) Word32 client_asleep;  // client: see above
   alignas(kLineBytes) Word32 touch_head;     // client: touches ever written
+  Word64 hits;                               // client: reads of objects in the pool, ever
+  Word64 misses;                             // client: reads of objects that were not there
+  Word64 hit_bytes;                          // client: bytes of these objects
   alignas(kLineBytes) Word64 padding;
 };
 static_assert(sizeof(ChannelHeader) == 4 * kLineBytes);

@@ -133,6 +133,14 @@ struct RailReport {
   std::string note{};  // why the rail is not up; may be empty
 };
 
+// The rails to all peers, for metrics.
+struct RailCounts {
+  std::string_view transport;  // Capabilities::name
+  std::uint64_t up = 0;
+  std::uint64_t down = 0;
+  std::uint64_t idle = 0;  // closed until the peer is used again
+};
+
 class Transport {
  public:
   Transport() = default;
@@ -186,6 +194,8 @@ class Transport {
   virtual const Counters& counters() const = 0;
   // Appends the rails to all peers. A transport without rails appends nothing.
   virtual void report_rails(std::vector<RailReport>&) const {}
+  // Appends an entry for each transport with rails. The cost follows the number of peers, not rails.
+  virtual void count_rails(std::vector<RailCounts>&) const {}
 };
 
 }  // namespace mc::transport

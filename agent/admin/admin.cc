@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/key_text.h"
@@ -24,6 +25,17 @@ constexpr const char* kNoSuchNamespace = "no such namespace; see mcctl segment l
 constexpr const char* kNotYours =
     "only root and the agent's user may make changes; run mcctl as one of these users";
 
+// The counters page has room for these; sessions_open and the sums have all sessions.
+constexpr std::size_t kMostSessions = 256;
+// Channels whose pins are counted for a status: 8 KiB each. The rest would delay the loop.
+constexpr std::size_t kMostPinLooks = 512;
+// By EvictionReason.
+constexpr const char* kEvictionReasons[] = {"room", "capacity", "shrink", "group"};
+// By shm::Op.
+constexpr const char* kOpNames[] = {"noop",    "reserve", "put",     "put_staged",
+                                    "abandon", "remove",  "set_pin", "cancel",
+                                    "fetch",   "exists",  "check"};
+static_assert(std::size(kOpNames) == RequestCounters::kOps);
 constexpr std::size_t kListLimit = 256;
 constexpr std::size_t kListBytes = 128 * 1024;
 
@@ -163,9 +175,57 @@ Json::Value Admin::status() {
   for (const auto& [name, tenant] : at_.namespaces.all()) {
     value["namespaces"].append(tenant_status(*tenant));
   }
+  std::uint64_t reserved_bytes = 0, pins = 0;
+  std::size_t looks_left = kMostPinLooks;
+  bool all_pins = true;
   value["sessions"] = Json::Value(Json::arrayValue);
   for (const auto& [id, session] : at_.sessions.all()) {
-    value["sessions"].append(session_status(*session));
+    std::optional<std::uint64_t> held;
+    if (const std::size_t looks = session->opened_channels(); looks <= looks_left) {
+      looks_left -= looks;
+      held = session->pinned_count();
+    }
+    all_pins &= held.has_value();
+    pins += held.value_or(0);
+    reserved_bytes += session->reserved_bytes;
+    if (value["sessions"].size() < kMostSessions) {
+      value["sessions"].append(session_status(*session, held));
+    }
+  }
+  value["sessions_open"] = u64(at_.sessions.all().size());
+  value["session_reserved_bytes"] = u64(reserved_bytes);
+  if (all_pins) value["session_pins"] = u64(pins);
+  value["requests"] = requests();
+  value["loop"] = loop();
+  return value;
+}
+
+// For each operation that was requested: the number of requests by status, and the durations of
+// those that have waited.
+Json::Value Admin::requests() {
+  const RequestCounters& counters = at_.server.counters();
+  Json::Value value(Json::objectValue);
+  for (std::size_t op = 0; op < RequestCounters::kOps; ++op) {
+    Json::Value ended(Json::objectValue);
+    for (std::size_t code = 0; code < RequestCounters::kStatuses; ++code) {
+      const std::uint64_t count = counters.ended[op][code];
+      if (count != 0) ended[mc_status_name(static_cast<mc_status>(code))] = u64(count);
+    }
+    if (ended.empty()) continue;
+    Json::Value& of = value[kOpNames[op]];
+    of["ended"] = std::move(ended);
+    of["waited"] = durations_json(counters.waited[op]);
+  }
+  return value;
+}
+
+// By cause, how long the loop was busy without a look at its other work.
+Json::Value Admin::loop() {
+  Json::Value value(Json::objectValue);
+  for (std::size_t i = 0; i < LoopTimes::kNames.size(); ++i) {
+    Json::Value& of = value[LoopTimes::kNames[i]];
+    of["busy"] = durations_json(at_.loop_times.durations[i]);
+    of["longest_ns"] = u64(at_.loop_times.longest_ns[i]);
   }
   return value;
 }
@@ -193,11 +253,17 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   value["put_bytes"] = u64(counters.put_bytes);
   value["put_existing"] = u64(counters.put_existing);
   value["evictions"] = u64(counters.evictions);
+  for (std::size_t i = 0; i < std::size(kEvictionReasons); ++i) {
+    value["evictions_for"][kEvictionReasons[i]] = u64(counters.evictions_for[i]);
+  }
   value["evicted_bytes"] = u64(counters.evicted_bytes);
   value["removes"] = u64(counters.removes);
   value["moves"] = u64(counters.moves);
   value["no_space"] = u64(counters.no_space);
   value["touches"] = u64(counters.touches);
+  value["hits"] = u64(tenant.reads.hits);
+  value["misses"] = u64(tenant.reads.misses);
+  value["hit_bytes"] = u64(tenant.reads.hit_bytes);
   value["recovered"] = u64(counters.recovered);
   value["set_aside"] = u64(counters.set_aside);
   value["verified"] = u64(counters.verified);
@@ -206,7 +272,7 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   return value;
 }
 
-Json::Value Admin::session_status(const Session& session) {
+Json::Value Admin::session_status(const Session& session, std::optional<std::uint64_t> pins) {
   Json::Value value;
   value["id"] = u64(session.id);
   value["pid"] = session.pid;
@@ -222,7 +288,7 @@ Json::Value Admin::session_status(const Session& session) {
   value["reservations"] = u64(session.reserved.size());
   value["staging_bytes"] = u64(session.staging_bytes());
   value["contributed_bytes"] = u64(session.header()->contributed_bytes.load_relaxed());
-  value["pinned_objects"] = u64(session.pinned_count());
+  if (pins) value["pinned_objects"] = u64(*pins);
   value["requests"] = u64(session.request_count);
   value["bad_requests"] = u64(session.bad_request_count);
   value["age_s"] = u64((now_ns() - session.opened_ns) / 1000000000u);

@@ -6,13 +6,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <json/value.h>
 
+#include "agent/loop/loop_times.h"
 #include "agent/namespaces/namespaces.h"
 #include "agent/options/options.h"
+#include "agent/server/server.h"
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
 
@@ -25,6 +28,8 @@ class Admin {
     const NodeState& node;
     Namespaces& namespaces;
     const Sessions& sessions;
+    const Server& server;
+    const LoopTimes& loop_times;
     Cluster* cluster;          // null for an agent without a cluster
     std::uint64_t started_ns;  // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
@@ -41,8 +46,11 @@ class Admin {
   std::string answer_now(std::string_view verb, const Json::Value& request,
                          const PeerCredentials& peer);
   Json::Value status();
+  Json::Value requests();
+  Json::Value loop();
   Json::Value tenant_status(const Tenant& tenant);
-  Json::Value session_status(const Session& session);
+  // pins: of the session; nullopt: not counted.
+  static Json::Value session_status(const Session& session, std::optional<std::uint64_t> pins);
   void answer_about_keys(const Json::Value& request, std::string_view text,
                          const PeerCredentials& peer, const Cluster::Answer& done);
   Json::Value list(const Tenant& tenant, const Json::Value& request);

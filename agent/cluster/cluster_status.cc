@@ -242,6 +242,15 @@ constexpr CounterRow<FetchCounters> kMisses[] = {
     {"incomplete", &FetchCounters::incomplete},
 };
 
+struct StageRow {
+  const char* name;
+  DurationCounts FetchCounters::*durations;
+};
+constexpr StageRow kStages[] = {{"locate", &FetchCounters::locate},
+                                {"ask", &FetchCounters::ask},
+                                {"read", &FetchCounters::read},
+                                {"whole", &FetchCounters::whole}};
+
 template <typename Counters, std::size_t kRows>
 void put(Json::Value& group, const CounterRow<Counters> (&rows)[kRows], const Counters& counters) {
   for (const auto& row : rows) group[row.name] = u64(counters.*row.value);
@@ -268,6 +277,7 @@ std::string ClusterNode::Verbs::status_text() const {
   value["epoch"] = u64(node_.masters_.at(0).epoch());
   value["partitions"] = node_.masters_.count();
   value["members"] = u64(node_.peers_.all().size());
+  value["peers_lost"] = u64(node_.peers_.lost_count());
   value["locations"] = u64(node_.fetcher_->locations().count());
   return text_of(value);
 }
@@ -280,6 +290,17 @@ Json::Value ClusterNode::Verbs::counters() const {
   put(counters, kAnnouncements, node_.announcer_->counters());
   counters["asks_served"] = u64(node_.peer_server_->asks_served());
   put(value["misses"], kMisses, node_.fetcher_->counters());
+  for (const auto& stage : kStages) {
+    value["stages"][stage.name] = durations_json(node_.fetcher_->counters().*stage.durations);
+  }
+  std::vector<transport::RailCounts> rails;
+  node_.transport_->count_rails(rails);
+  for (const transport::RailCounts& of : rails) {
+    Json::Value& states = value["rails"][std::string(of.transport)];
+    states["up"] = u64(of.up);
+    states["down"] = u64(of.down);
+    states["idle"] = u64(of.idle);
+  }
   put(value["elsewhere"], kPlacements, node_.puts_->placer().counters());
   Json::Value& stripes = value["stripes"];
   put(stripes, kStripedPuts, node_.puts_->striper().counters());

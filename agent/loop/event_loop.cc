@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "libmc/base/clock.h"
+
 namespace mc::agent {
 
 Status EventLoop::open() {
@@ -35,9 +37,11 @@ void EventLoop::unwatch(int fd) {
   ended_.push_back(std::move(found));
 }
 
-[[gnu::hot]] void EventLoop::handle(int timeout_ms) {
+[[gnu::hot]] std::uint64_t EventLoop::handle(int timeout_ms) {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  if (count <= 0) return 0;
+  const std::uint64_t begun_ns = now_ns();
   for (int i = 0; i < count; ++i) {
     const auto fd = static_cast<int>(events[i].data.u64 & 0xffffffffu);
     const auto found = watched_.find(fd);
@@ -47,6 +51,7 @@ void EventLoop::unwatch(int fd) {
     found->second.handler();
   }
   if (!ended_.empty()) ended_.clear();
+  return now_ns() - begun_ns;
 }
 
 }  // namespace mc::agent

@@ -28,8 +28,9 @@ class EventLoop {
   Status watch(int fd, Handler handler, Trigger trigger = Trigger::kLevel);
   void unwatch(int fd);
   bool watches(int fd) const { return watched_.contains(fd); }
-  // Calls the handlers of all readable descriptors. Waits up to timeout_ms for the first.
-  void handle(int timeout_ms);
+  // Calls the handlers of all readable descriptors. Waits up to timeout_ms for the first. Returns the
+  // time that the handlers took; 0: no handler ran.
+  std::uint64_t handle(int timeout_ms);
 
  private:
   struct Watched {

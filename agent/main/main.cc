@@ -16,6 +16,7 @@
 #include "agent/agent.h"
 #include "agent/cluster/master/inner_master.h"
 #include "agent/cluster/open_cluster.h"
+#include "agent/metrics/metrics_port.h"
 #include "libmc/options/command_line.h"
 #include "libmc/options/option_row.h"
 
@@ -56,6 +57,11 @@ int run_agent(mc::agent::LoadedOptions options) {
   auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster);
   if (!agent) {
     std::cerr << "mc-agent: " << agent.error().text() << "\n";
+    return 1;
+  }
+  const auto metrics = mc::agent::MetricsPort::open(options.options);
+  if (!metrics) {
+    std::cerr << "mc-agent: " << metrics.error().text() << "\n";
     return 1;
   }
   std::thread waiter([&] {

@@ -119,6 +119,12 @@ std::vector<OptionRow<Options>> make_host_rows() {
           "isolated namespaces admit clients of the agent's own user, who could read the agent's memory anyway"),
       row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
                          "least severe level of log lines that are written"),
+      row<&O::metrics_listen>(
+          "metrics_listen", {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
+          "IP address and port of the metrics for Prometheus (/metrics), or off; a port in use is a warning; beyond loopback a request needs the token"),
+      row<&O::http_token_file>(
+          "http_token_file", path(kMaxKeyPathBytes),
+          "file with the token of metrics_listen; empty: MC_HTTP_TOKEN_FILE, else the token in ADMIN_API_KEY, else a token that follows from the cluster's key"),
   };
 }
 

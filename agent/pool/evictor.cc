@@ -27,7 +27,7 @@ bool Evictor::make_capacity(std::uint64_t bytes) {
   while (!fits(bytes)) {
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
-    evict_forgotten(victim);
+    evict_forgotten(victim, EvictionReason::kCapacity);
   }
   return true;
 }
@@ -36,7 +36,7 @@ void Evictor::fit_capacity(std::uint64_t most) {
   for (; most > 0 && !fits(0); --most) {
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return;
-    evict_forgotten(victim);
+    evict_forgotten(victim, EvictionReason::kCapacity);
   }
 }
 
@@ -48,7 +48,7 @@ bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::u
     if (live_.bytes() - leaving + length <= capacity_bytes_) return true;
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
-    evict_forgotten(victim);
+    evict_forgotten(victim, EvictionReason::kCapacity);
   }
 }
 
@@ -93,22 +93,25 @@ std::uint64_t Evictor::evict_batch(std::uint64_t most) {
   }
   for (std::size_t i = 0; i < count; ++i) {
     // A victim may have left already, with its group.
-    if (state_of(index_.entry(victims[i])) == shm::EntryState::kLive) evict_forgotten(victims[i]);
+    if (state_of(index_.entry(victims[i])) == shm::EntryState::kLive) {
+      evict_forgotten(victims[i], EvictionReason::kRoom);
+    }
   }
   return count;
 }
 
-void Evictor::evict(std::uint32_t id) {
+void Evictor::evict(std::uint32_t id, EvictionReason reason) {
   live_.forget(id);
-  evict_forgotten(id);
+  evict_forgotten(id, reason);
 }
 
 // REQUIRES: the policy has forgotten the victim.
-void Evictor::evict_forgotten(std::uint32_t victim) {
-  const auto evict_entry = [this](std::uint32_t id) {
+void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason) {
+  const auto evict_entry = [this, reason](std::uint32_t id) {
     const shm::Entry& entry = index_.entry(id);
     index_.table().erase(entry.hash.load_relaxed(), id);
     ++counters_.evictions;
+    ++counters_.evictions_for[static_cast<std::size_t>(reason)];
     counters_.evicted_bytes += entry.length.load_relaxed();
     live_.retire(id);
     MC_FAILPOINT("evict.after_limbo");

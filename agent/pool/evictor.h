@@ -46,7 +46,7 @@ class Evictor {
   // Evicts up to this many objects and their groups. Returns the number of victims.
   std::uint64_t evict_batch(std::uint64_t most);
   // Evicts this object and its group.
-  void evict(std::uint32_t entry);
+  void evict(std::uint32_t entry, EvictionReason reason);
   // Called for every granted reservation.
   void note_reservation() { ++reservations_; }
   // Frees the entries without a pin, and evicts as many objects as came, so that a put finds room
@@ -54,7 +54,7 @@ class Evictor {
   void keep_headroom(bool shrinking);
 
  private:
-  void evict_forgotten(std::uint32_t victim);
+  void evict_forgotten(std::uint32_t victim, EvictionReason reason);
 
   ObjectIndex& index_;
   ExtentPool& pool_;

@@ -292,7 +292,9 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
   if (result != Put::kStored) {
     for (std::size_t i = failed; i < orders.size(); ++i) abandon(session_id, orders[i].entry);
     // An eviction may already have taken some members.
-    while (!live_.group(group).empty()) evictor_.evict(live_.group(group).front());
+    while (!live_.group(group).empty()) {
+      evictor_.evict(live_.group(group).front(), EvictionReason::kGroup);
+    }
   }
   index_->header().committing_group.store_release(0);
   return result;

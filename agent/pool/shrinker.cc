@@ -32,7 +32,7 @@ void Shrinker::tick() {
     if (last == Mover::Step::kNoRoom) {
       // Hard pins are never evicted: the shrink waits until there is room.
       if (key_field(index_.entry(id)).pin == MC_PIN_HARD) continue;
-      evictor_.evict(id);
+      evictor_.evict(id, EvictionReason::kShrink);
     }
     MC_FAILPOINT("resize.after_move");
   }

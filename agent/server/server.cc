@@ -112,8 +112,9 @@ mc_status Server::status_of(ObjectStore::Put put) {
     return;
   }
   // The longest wait that a client may ask for: see MC_MAX_TIMEOUT_NS.
+  work.waits_since_ns = now_ns();
   work.request.deadline_ns =
-      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
+      std::min<std::uint64_t>(work.request.deadline_ns, work.waits_since_ns + MC_MAX_TIMEOUT_NS);
   wants_turn_ |= step == Step::kAgain;
   ++channel.waiting;
   (step == Step::kAway ? away_ : waiting_).push_back(std::move(work));
@@ -177,6 +178,10 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
   completion.item_count = work.next;
   completion.first = work.last;
   channel.completions.publish(shm::to_words(completion));
+  counters_.count(work.request.op, status);
+  if (work.waits_since_ns != 0) {
+    counters_.waited[work.request.op].add(now_ns() - work.waits_since_ns);
+  }
   if (!channel.needs_wake) answered_.push_back({work.session, work.channel});
   channel.needs_wake = true;
   MC_FAILPOINT("completion.after_publish");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/server/remote_request.h"
+#include "agent/server/request_counters.h"
 #include "agent/server/session.h"
 #include "agent/server/work.h"
 #include "shm/messages.h"
@@ -51,6 +52,7 @@ class Server {
   static std::uint64_t reserved_in_tail_bytes(const Session& session);
   // Gives back everything that the session held. REQUIRES: the process has ended or said goodbye.
   void release(Session& session);
+  const RequestCounters& counters() const { return counters_; }
 
  private:
   enum class Step { kDone, kWait, kAgain, kAway };
@@ -112,6 +114,7 @@ class Server {
   bool wants_turn_ = false;
   std::uint64_t turn_ = 1;
   std::vector<Answered> answered_;
+  RequestCounters counters_;
 };
 
 }  // namespace mc::agent

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "libmc/base/failpoint.h"
@@ -90,7 +91,13 @@ Status Session::open_channel(std::uint32_t number) {
     return status;
   }
   MC_FAILPOINT("session.channel_reserved");
-  state.shared = reinterpret_cast<shm::Channel*>(mapping_.data() + shm::channel_offset(number));
+  if (state.shared == nullptr) {
+    state.shared = reinterpret_cast<shm::Channel*>(mapping_.data() + shm::channel_offset(number));
+    // An earlier agent has counted these reads.
+    const shm::ChannelHeader& header = state.shared->header;
+    state.counted = {header.hits.load_relaxed(), header.misses.load_relaxed(),
+                     header.hit_bytes.load_relaxed()};
+  }
   state.requests = shm::RingConsumer(state.shared->requests, epoch_);
   state.completions = shm::RingProducer(state.shared->completions, epoch_);
   state.touches = shm::TouchReader(state.shared);
@@ -144,6 +151,27 @@ void Session::take_touches() {
     shm::Word32& round = channel.shared->header.touch_round;
     round.store_relaxed(round.load_relaxed() + 1);
   }
+}
+
+void Session::take_read_counts() {
+  // A client that writes nonsense may count this much in a tick, and no more.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  const auto take = [](const shm::Word64& word, std::uint64_t& counted, std::uint64_t& sum) {
+    const std::uint64_t now = word.load_relaxed();
+    const std::uint64_t more = now - std::exchange(counted, now);
+    if (more < kMost) sum += more;
+  };
+  for (ChannelState& channel : channels) {
+    if (channel.shared == nullptr) continue;
+    const shm::ChannelHeader& header = channel.shared->header;
+    take(header.hits, channel.counted.hits, tenant->reads.hits);
+    take(header.misses, channel.counted.misses, tenant->reads.misses);
+    take(header.hit_bytes, channel.counted.hit_bytes, tenant->reads.hit_bytes);
+  }
+}
+
+std::size_t Session::opened_channels() const {
+  return static_cast<std::size_t>(std::ranges::count_if(channels, &ChannelState::opened_once));
 }
 
 std::uint64_t Session::pinned_count() const {

@@ -40,6 +40,7 @@ struct ChannelState {
   bool needs_wake = false;   // got a completion in this round
   std::uint64_t last_work_ns = 0;
   std::uint32_t waiting = 0;  // requests of this channel that wait in the Server
+  ReadCounts counted;         // of the client's counts, for the namespace
 };
 
 // Only root and the agent's user may change pools.
@@ -67,8 +68,12 @@ class Session {
   void restart_rings(std::uint64_t incarnation);
   void collect_pins(std::vector<std::uint64_t>& pins) const;
   std::uint64_t pinned_count() const;
+  // The channels whose pins may be in use.
+  std::size_t opened_channels() const;
   // Passes the uses that the client's threads noted since the last call to the policy.
   void take_touches();
+  // Adds the reads that the client's threads counted since the last call to the namespace's reads.
+  void take_read_counts();
 
   shm::SessionHeader* header() const {
     return reinterpret_cast<shm::SessionHeader*>(mapping_.data());

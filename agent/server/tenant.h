@@ -22,6 +22,11 @@ namespace mc::agent {
 inline constexpr std::uint64_t kLeastContributedPoolBytes = 64ull << 20;
 inline constexpr std::uint64_t kContributorQuotaBytes = 4ull << 30;
 
+// Gets and views of clients in the pool of this host, as the clients count.
+struct ReadCounts {
+  std::uint64_t hits = 0, misses = 0, hit_bytes = 0;
+};
+
 struct Tenant {
   std::string name;
   bool isolated = false;
@@ -39,6 +44,7 @@ struct Tenant {
   std::uint64_t next_reservation_cache_question_ns = 0;  // during a shrink
   std::unique_ptr<ObjectStore> store;
   std::unique_ptr<Scrubber> scrubber;
+  ReadCounts reads;
 
   std::uint64_t session_quota_bytes() const {
     if (quota_option_bytes != 0) return quota_option_bytes;

@@ -242,6 +242,7 @@ void Sessions::end(std::uint64_t id, End how) {
   Session& session = *found->second;
   channels_.deactivate_all(session);
   if (session.beacon_watched) beacons_->remove(id);
+  session.take_read_counts();
   server_.release(session);
   if (session.agent_event) events_.unwatch(session.agent_event.get());
   events_.unwatch(session.pidfd.get());
@@ -288,6 +289,10 @@ void Sessions::end_left(std::uint64_t now) {
 
 void Sessions::take_touches() {
   for (auto& [id, session] : sessions_) session->take_touches();
+}
+
+void Sessions::take_read_counts() {
+  for (auto& [id, session] : sessions_) session->take_read_counts();
 }
 
 // ---- Restart ------------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ class Sessions {
   void end_left(std::uint64_t now);
   // Passes noted reads to the policies.
   void take_touches();
+  void take_read_counts();
 
   // ---- Restart
   // Takes over the sessions of the previous agent.

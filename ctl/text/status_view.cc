@@ -108,11 +108,15 @@ std::string session_table(const Json::Value& status) {
     table.add_row({text_field(entry, "id"), text_field(entry, "pid"), text_field(entry, "uid"),
                    text_field(entry, "label"), text_field(entry, "namespace"),
                    count_field(entry, "channels"), bytes_field(entry, "reserved_bytes"),
-                   count_field(entry, "pinned_objects"), count_field(entry, "requests"),
-                   format_duration_ns(age_ns),
+                   entry.isMember("pinned_objects") ? count_field(entry, "pinned_objects") : "-",
+                   count_field(entry, "requests"), format_duration_ns(age_ns),
                    flag_field(entry, "suspected") ? "suspected" : "alive"});
   }
-  return table.empty() ? "no sessions\n" : table.to_string();
+  if (table.empty()) return "no sessions\n";
+  const std::uint64_t open = number_field(status, "sessions_open");
+  const std::uint64_t listed = array_field(status, "sessions").size();
+  if (open <= listed) return table.to_string();
+  return table.to_string() + fmt::format("and {} more\n", format_count(open - listed));
 }
 
 void flatten(const Json::Value& value, const std::string& name, Table& table) {

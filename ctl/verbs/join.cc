@@ -18,6 +18,7 @@
 #include "ctl/text/json.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
+#include "libmc/base/host_port.h"
 #include "libmc/base/way.h"
 #include "libmc/client/admin.h"
 #include "metadata/master/client/ask_master.h"
@@ -67,7 +68,7 @@ Result<std::string> own_address(std::string master) {
     master = master.substr(0, master.find_first_of("/?,"));
     master = master.substr(master.find('@') + 1);
   }
-  const auto parts = metadata::rpc::split_address(master);
+  const auto parts = split_address(master);
   if (!parts) return fail(parts.error());
   return way_to(parts->host, parts->port).map([](const Way& way) { return way.own; });
 }

@@ -170,6 +170,11 @@ constexpr int kReadTries = 8;
       *length = wanted;
       status = read_once(channel, key, hash, pieces, piece_count, offset, length);
     }
+  if (status == MC_OK) {
+    channel.count_hit(*length);
+  } else if (status == MC_NOT_FOUND) {
+    channel.count_miss();
+  }
   return status;
 }
 
@@ -208,7 +213,10 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
   shm::Word64* pin = channel.free_pin();
   if (pin == nullptr) return MC_BUSY;
   shm::FoundObject found;
-  if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
+  if (!memory.index.find(key.data, key.size, hash, pin, found)) {
+    channel.count_miss();
+    return MC_NOT_FOUND;
+  }
   view->length = found.length;
   view->version = shm::sequence_of(found.version);
   view->checksum = found.checksum;
@@ -234,6 +242,7 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
     }
   }
   channel.touch(found.entry);
+  channel.count_hit(found.length);
   return MC_OK;
 }
 

@@ -545,6 +545,7 @@ void LeaderState::report(rpc::RpcLink& link, const rpc::Request& request,
   if (report.end && result == StreamAnswer::kApplied) {
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
+    ++outside_.counters->reports;
     reports_.reported(who->node);
     absence_.reported(who->node);
     membership_.reported(who->node, who->incarnation);

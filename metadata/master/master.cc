@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/host_port.h"
 #include "metadata/directory/key_hash.h"
 #include "metadata/master/elector.h"
 #include "metadata/rpc/dialer.h"
@@ -25,7 +26,7 @@ constexpr std::uint64_t kReportNs = 50 * kMs;
 
 Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   rpc::ListenerOptions listening;
-  const auto address = rpc::split_address(options.listen);
+  const auto address = split_address(options.listen);
   if (!address) return fail(address.error());
   listening.host = address->host;
   listening.port = static_cast<std::uint16_t>(std::stoul(address->port));
@@ -186,6 +187,7 @@ MasterReport Master::make_report() const {
     if (!partition_master->leads()) continue;
     const wire::StatsAnswer one = partition_master->leader_state()->stats();
     ++report.partitions_led;
+    report.partitions_without_store += partition_master->without_store() ? 1 : 0;
     sum.recovering = sum.recovering || one.recovering;
     sum.entries += one.entries;
     sum.tombstones += one.tombstones;

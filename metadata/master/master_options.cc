@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/master_options.h"
 
+#include "libmc/base/host_port.h"
 #include "libmc/options/option_loader.h"
 #include "metadata/directory/key_hash.h"
 #include "metadata/rpc/dialer.h"
@@ -81,6 +82,10 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
       row<&O::metadata_listen>("metadata_listen", text(),
                                "IP address and port of Mooncake's HTTP metadata server; empty: "
                                "none. Beyond loopback a request needs the token"),
+      row<&O::metrics_listen>("metrics_listen", text(),
+                              "IP address and port of the metrics for Prometheus (/metrics), or "
+                              "off; a port in use is a warning; beyond loopback a request needs "
+                              "the token"),
       row<&O::http_token_file>("http_token_file", text(),
                                "file with the token of the HTTP ports; empty: MC_HTTP_TOKEN_FILE, "
                                "else the token in ADMIN_API_KEY, else a token that follows from "
@@ -129,7 +134,10 @@ Status check_master_options(const MasterOptions& given) {
   for (const std::string* address :
        {&given.listen, &given.advertise, &given.http_listen, &given.metadata_listen}) {
     if (address->empty() && address != &given.listen) continue;
-    if (const auto parts = rpc::split_address(*address); !parts) return parts.error();
+    if (const auto parts = split_address(*address); !parts) return parts.error();
+  }
+  if (given.metrics_listen != kNoMetrics) {
+    if (const auto parts = split_address(given.metrics_listen); !parts) return parts.error();
   }
   if (given.suspect_ms < 2 * given.heartbeat_ms ||
       given.gone_ms < given.suspect_ms + 2 * given.heartbeat_ms) {

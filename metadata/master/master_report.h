@@ -35,7 +35,10 @@ struct MasterCounters {
   std::uint64_t joins = 0;
   std::uint64_t leaves = 0;
   std::uint64_t heartbeats = 0;
-  std::uint64_t copies = 0;  // ordered from agents
+  std::uint64_t reports = 0;            // complete ones
+  std::uint64_t leaderships = 0;        // of partitions, begun
+  std::uint64_t ended_leaderships = 0;  // lost or resigned
+  std::uint64_t copies = 0;             // ordered from agents
   std::uint64_t failed_copies = 0;
 };
 
@@ -44,6 +47,7 @@ struct MasterReport {
   std::string leader;       // address of partition 0's leader; empty: unknown
   std::uint64_t epoch = 0;  // of partition 0, while this master leads it
   std::uint32_t partitions_led = 0;
+  std::uint32_t partitions_without_store = 0;
   wire::StatsAnswer stats;                // sums over the led partitions; links are the process's
   std::vector<wire::MemberInfo> members;  // as partition 0 knows them; empty: not led
   MasterCounters counters;

@@ -58,6 +58,7 @@ void PartitionMaster::attended(const rpc::RpcLink& link, std::uint64_t heard) {
 void PartitionMaster::begin(const Term& term) {
   spdlog::info("event=leading partition={} epoch={} members_known={}", partition_, term.epoch,
                term.members.size());
+  ++outside_.counters->leaderships;
   leader_state_ = std::make_unique<LeaderState>(
       options_, term,
       LeaderState::Outside{.save =
@@ -78,6 +79,7 @@ void PartitionMaster::begin(const Term& term) {
 
 void PartitionMaster::end() {
   if (leader_state_ != nullptr) {
+    ++outside_.counters->ended_leaderships;
     spdlog::warn("event=not_leading partition={} epoch={}", partition_, leader_state_->epoch());
   }
   outside_.ended();

@@ -44,6 +44,8 @@ class PartitionMaster {
   [[nodiscard]] std::uint64_t epoch() const {
     return leader_state_ == nullptr ? 0 : leader_state_->epoch();
   }
+  // This master leads with the promises of the agents, because the cluster store does not answer.
+  [[nodiscard]] bool without_store() const { return without_store_; }
   // Another master's address, if known.
   [[nodiscard]] const std::string& leader() const { return leader_; }
   // Null: this master does not lead.

@@ -4,6 +4,7 @@
 #include <boost/asio/connect.hpp>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/host_port.h"
 #include "libmc/base/way.h"
 
 namespace mc::metadata::rpc {
@@ -118,27 +119,6 @@ class Dial : public std::enable_shared_from_this<Dial> {
 void dial(boost::asio::any_io_executor executor, const DialOptions& options,
           std::uint64_t deadline_ns, RpcLinkHandler& handler, Dialled done) {
   std::make_shared<Dial>(executor, options, deadline_ns, handler, std::move(done))->start();
-}
-
-Result<HostPort> split_address(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  HostPort parts;
-  if (colon != std::string::npos) {
-    parts = {address.substr(0, colon), address.substr(colon + 1)};
-    if (parts.host.size() > 2 && parts.host.front() == '[' && parts.host.back() == ']') {
-      parts.host = parts.host.substr(1, parts.host.size() - 2);
-    } else if (parts.host.find(':') != std::string::npos) {
-      parts.host.clear();
-    }
-  }
-  const bool number = !parts.port.empty() && parts.port.size() <= 5 &&
-                      parts.port.find_first_not_of("0123456789") == std::string::npos;
-  if (parts.host.empty() || !number || std::stoul(parts.port) == 0 ||
-      std::stoul(parts.port) > 65535) {
-    return fail(MC_INVALID_ARGUMENT,
-                "'" + address + "' is not an address; use host:port or [v6 address]:port");
-  }
-  return parts;
 }
 
 Status check_advertised(const std::string& own, const std::string& peer) {

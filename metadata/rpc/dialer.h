@@ -34,12 +34,6 @@ using Dialled = std::function<void(Result<std::shared_ptr<RpcLink>>)>;
 void dial(boost::asio::any_io_executor executor, const DialOptions& options,
           std::uint64_t deadline_ns, RpcLinkHandler& handler, Dialled done);
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-// Errors: MC_INVALID_ARGUMENT.
-Result<HostPort> split_address(const std::string& address);
 // Whether the peer, and other hosts that the peer serves, can dial this side's own address. Both are host:port. Resolves
 // the peer's name and so may block. Errors: MC_NOT_ADVERTISED: the own address is one of loopback, and the peer is on
 // another host. A peer without a way is no error.

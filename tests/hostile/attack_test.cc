@@ -30,7 +30,9 @@ void AttackTest::SetUp() {
   rss_before_kib_ = agent_.memory_kib("VmRSS");
 }
 
-std::size_t AttackTest::session_count() const { return agent_.ask("status")["sessions"].size(); }
+std::size_t AttackTest::session_count() const {
+  return agent_.ask("status")["sessions_open"].asUInt64();
+}
 
 void AttackTest::TearDown() {
   ASSERT_TRUE(agent_.alive()) << agent_.log();

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "libmc/base/host_port.h"
 #include "master/rpc_ends.h"
 #include "metadata/wire/method.h"
 

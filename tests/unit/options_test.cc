@@ -455,9 +455,9 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
   for (const auto& text : table) {
     EXPECT_FALSE(text.help.empty()) << text.name;
     static const std::set<std::string> kNone{
-        "allow_uids",  "cluster_store", "masters",       "master_listen",  "cluster_key_file",
-        "advertise",   "zone",          "rdma_devices",  "peer_tls_cert",  "peer_tls_key",
-        "peer_tls_ca", "peer_tls_name", "master_tls_ca", "master_tls_name"};
+        "allow_uids",  "cluster_store", "masters",       "master_listen",   "cluster_key_file",
+        "advertise",   "zone",          "rdma_devices",  "peer_tls_cert",   "peer_tls_key",
+        "peer_tls_ca", "peer_tls_name", "master_tls_ca", "master_tls_name", "http_token_file"};
     EXPECT_EQ(text.default_value.empty(), kNone.contains(text.name)) << text.name;
   }
 }

@@ -60,6 +60,10 @@ class ChoiceTransport : public Transport {
   void cancel(OperationId operation) override;
   const Counters& counters() const override;
   void report_rails(std::vector<RailReport>& reports) const override;
+  void count_rails(std::vector<RailCounts>& counts) const override {
+    tcp_->count_rails(counts);
+    direct_->count_rails(counts);
+  }
 
   const ChoiceCounters& choices() const { return choices_; }
   // For operators: why the direct transport carries less than possible; empty: no obstacle.

@@ -61,6 +61,9 @@ class FabricTransport : public OneSidedTransport {
   void report_rails(std::vector<RailReport>& reports) const override {
     backend_.lanes().report(reports);
   }
+  void count_rails(std::vector<RailCounts>& counts) const override {
+    counts.push_back(backend_.lanes().count_rails());
+  }
 
   LinkProtocol protocol() const override { return LinkProtocol::kFabric; }
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) override {

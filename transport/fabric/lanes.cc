@@ -375,6 +375,17 @@ void Lanes::report(std::vector<RailReport>& reports) const {
   });
 }
 
+RailCounts Lanes::count_rails() const {
+  RailCounts counts{.transport = "fabric"};
+  requester_.peers().each([&](one_sided::OneSidedPeer& asked) {
+    const FabricPeer& peer = of(asked);
+    const std::size_t up = peer.rails.up_count();
+    counts.up += up;
+    (peer.dormant ? counts.idle : counts.down) += peer.places.size() - up;
+  });
+  return counts;
+}
+
 std::string Lanes::describe(const FabricPeer& peer) const {
   static constexpr const char* kStates[] = {"down", "looking", "up"};
   std::string text;

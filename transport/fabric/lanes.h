@@ -118,6 +118,7 @@ class Lanes {
   bool is_full() const { return is_full_; }
 
   void report(std::vector<RailReport>& reports) const;
+  RailCounts count_rails() const;
   // For operators: each lane of a peer with the state and the last failure.
   std::string describe(const FabricPeer& peer) const;
 

@@ -366,6 +366,17 @@ void Lanes::report(std::vector<RailReport>& reports) const {
   });
 }
 
+RailCounts Lanes::count_rails() const {
+  RailCounts counts{.transport = "rdma"};
+  requester_.peers().each([&](one_sided::OneSidedPeer& asked) {
+    const RdmaPeer& peer = of(asked);
+    const std::size_t up = peer.small.up_count() + peer.bulk.up_count();
+    counts.up += up;
+    (peer.dormant ? counts.idle : counts.down) += peer.places.size() - up;
+  });
+  return counts;
+}
+
 std::string Lanes::describe(const RdmaPeer& peer) const {
   static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
   std::string text;

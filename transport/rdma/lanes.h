@@ -105,6 +105,7 @@ class Lanes {
   // The names of the devices by slot; empty: never open.
   const std::vector<std::string>& device_names() const { return own_names_; }
   void report(std::vector<RailReport>& reports) const;
+  RailCounts count_rails() const;
   // For operators: each lane of a peer with the state and the last failure.
   std::string describe(const RdmaPeer& peer) const;
 

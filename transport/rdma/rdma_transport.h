@@ -76,6 +76,9 @@ class RdmaTransport : public OneSidedTransport {
   void report_rails(std::vector<RailReport>& reports) const override {
     backend_.lanes().report(reports);
   }
+  void count_rails(std::vector<RailCounts>& counts) const override {
+    counts.push_back(backend_.lanes().count_rails());
+  }
 
   // For operators: the rails of a peer.
   std::string describe_rails(PeerId peer) const;

@@ -473,4 +473,14 @@ void Requester::report_rails(std::vector<RailReport>& reports) const {
   });
 }
 
+RailCounts Requester::count_rails() const {
+  RailCounts counts{.transport = "tcp"};
+  peers_.each([&](const TcpPeer& peer) {
+    const std::size_t up = peer.small.up_count() + peer.bulk.up_count();
+    counts.up += up;
+    counts.down += peer.small.count() + peer.bulk.count() - up;
+  });
+  return counts;
+}
+
 }  // namespace mc::transport::tcp

@@ -50,6 +50,7 @@ class Requester : public SliceSink {
   std::vector<Event>& events() { return events_; }
   bool has_events() const { return !events_.empty(); }
   void report_rails(std::vector<RailReport>& reports) const;
+  RailCounts count_rails() const;
 
   OperationState* find_operation(OperationId id) override { return operations_.find(id); }
   void on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,

@@ -56,6 +56,9 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   void report_rails(std::vector<RailReport>& reports) const override {
     requester_.report_rails(reports);
   }
+  void count_rails(std::vector<RailCounts>& counts) const override {
+    counts.push_back(requester_.count_rails());
+  }
 
  private:
   // The lanes that a peer had cut, up to these serials. The record stays, since bytes of a cut lane

@@ -40,6 +40,8 @@ struct Fetch final : Asker {
   FetchedObject object;       // empty while a Read has the object
   std::uint64_t version = 0;  // of the location used last
   WaitingReaders readers;
+  std::uint64_t begun_ns = 0;
+  std::uint64_t stage_ns = 0;  // when the present question or read began
   std::uint64_t deadline_ns = 0;
   std::uint64_t try_until_ns = 0;  // when another holder should be tried
   std::uint64_t patience_ns = 0;   // until when a holder may be unknown, or a stripe missing

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "agent/server/durations.h"
+
 namespace mc::agent {
 
 // Counters of the Fetcher and of the Fetcher's parts. Each part increments its own section.
@@ -22,6 +24,8 @@ struct FetchCounters {
   std::uint64_t came_along = 0;  // objects whose bytes came with the holder's answer
   // CopyKeeper
   std::uint64_t kept = 0, held_for_others = 0;
+  // Durations of the stages of a get, and of the whole: only of stages that ended with success.
+  DurationCounts locate, ask, read, whole;
   // Results
   std::uint64_t served_unpublished = 0;
   std::uint64_t delivered = 0;  // to readers

@@ -67,6 +67,7 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
     fetch.object.tenant = &tenant;
     fetch.object.name = name;
     fetch.object.key = item.key;
+    fetch.begun_ns = operations_.now_ns();
     fetch.deadline_ns = remote_request->deadline_ns;
     fetch.readers.add(remote_request, i);
     joinable_.add(fetch);
@@ -217,6 +218,7 @@ void Fetcher::ask_master(Fetch& fetch) {
   if (now_ns < fetch.not_before_ns) return;
   if (!locator_.master_ready(fetch.name)) return fail_without_master(fetch, counters_.master_away);
   fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + Locator::kMostLocateNs);
+  fetch.stage_ns = now_ns;
   fetch.found.reset();
   locator_.ask({fetch.id(), fetch.name, fetch.try_until_ns});
   ask_guess(fetch);
@@ -242,6 +244,7 @@ void Fetcher::take_found(Fetch& fetch) {
     }
     return fail(fetch, counters_.nobody, MC_NOT_FOUND);
   }
+  counters_.locate.add(operations_.now_ns() - fetch.stage_ns);
   const bool striped = found.object.attributes.striped;
   if (found.object.bytes > most_message_bytes_) fetch.bytes_may_come = false;
   if (!striped && serve_own(fetch, found)) return;
@@ -307,6 +310,7 @@ void Fetcher::ask_holder(Fetch& fetch) {
     fetch.next_holder = 0;
     return;
   }
+  fetch.stage_ns = now_ns;
   fetch.try_until_ns = end_of_try(fetch);
   fetch.asked = holders[fetch.next_holder];
   if (fetch.asked == fetch.ignored) fetch.ignored = metadata::kNoNode;
@@ -339,6 +343,7 @@ void Fetcher::take_answer(Fetch& fetch) {
   if (holder != fetch.holders.end()) {
     fetch.next_holder = static_cast<std::size_t>(holder - fetch.holders.begin());
   }
+  counters_.ask.add(operations_.now_ns() - fetch.stage_ns);
   Location& location = fetch.object.from;
   location.node = answer.from;
   location.region = answer.region;
@@ -360,6 +365,7 @@ void Fetcher::read(Fetch& fetch) {
     fetch.at = Step::kLocate;
     return;
   }
+  fetch.stage_ns = operations_.now_ns();
   fetch.version = fetch.object.from.row.version;
   if (!fetch.object.bytes.empty()) {
     if (const auto end = reader_.read_now(fetch.object)) return take_end(fetch, *end);
@@ -435,6 +441,7 @@ void Fetcher::gather(Fetch& fetch, const FoundObject& found) {
     if (!locate_again(fetch)) fail(fetch, counters_.incomplete, MC_NOT_FOUND);
     return;
   }
+  fetch.stage_ns = operations_.now_ns();
   fetch.try_until_ns = fetch.deadline_ns;
   fetch.hot = false;
   fetch.object.from = {};
@@ -468,6 +475,8 @@ void Fetcher::take_gathered(Fetch& fetch) {
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void Fetcher::deliver(Fetch& fetch) {
+  counters_.read.add(operations_.now_ns() - fetch.stage_ns);
+  counters_.whole.add(operations_.now_ns() - fetch.begun_ns);
   fetch.readers.serve(operations_, fetch.object, counters_);
   fetch.object.give_back();
   if (fetch.hot) keeper_.add_hot(std::move(fetch.object));

@@ -7,7 +7,7 @@
 //                            └──────────────────────────────────────────────────────────────────┤
 //                                            the parent takes the operation, or gone ◄── end ◄──┘
 //
-//   Whoever has an answer for an operation stores the answer in the operation and wakes the
+//   The code that gets an answer for an operation stores the answer in the operation and wakes the
 //   operation. run() steps the operations that are awake, one after the other. Events of the
 //   transport go to Operation::on_event(), which stores the event or hands the event to the
 //   operation's owner.

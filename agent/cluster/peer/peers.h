@@ -69,6 +69,7 @@ class Peers {
   void lost(MemberId node) { lost_.insert(node); }
   void back(MemberId node) { lost_.erase(node); }
   bool is_lost(MemberId node) const { return lost_.contains(node); }
+  std::size_t lost_count() const { return lost_.size(); }
 
  private:
   static constexpr std::uint64_t kTellNs = 1'000'000'000;

@@ -52,6 +52,9 @@ Status Channel::join(std::uint64_t deadline_ns) {
   requests_ = shm::RingProducer(shared_->requests, link_->epoch);
   completions_ = shm::RingConsumer(shared_->completions, link_->epoch);
   touches_ = shm::TouchWriter(shared_);
+  hits_ = shared_->header.hits.load_relaxed();
+  misses_ = shared_->header.misses.load_relaxed();
+  hit_bytes_ = shared_->header.hit_bytes.load_relaxed();
   generation_ = current.generation;
   if (!same_session) {
     // An answer that nobody has read yet is lost, too: its reservations and results are in the old

@@ -149,6 +149,12 @@ class Channel {
   // to the slots.
   void free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count);
   void touch(std::uint32_t entry) { touches_.record(entry); }
+  // A get or a view in the pool of this host, for the agent's metrics.
+  void count_hit(std::uint64_t bytes) {
+    shared_->header.hits.store_relaxed(++hits_);
+    shared_->header.hit_bytes.store_relaxed(hit_bytes_ += bytes);
+  }
+  void count_miss() { shared_->header.misses.store_relaxed(++misses_); }
   // Whether the next read that copies compares the bytes with their checksum.
   bool verifies_read() {
     if (--reads_until_check_ != 0) [[likely]] {
@@ -207,6 +213,9 @@ class Channel {
   shm::RingProducer requests_;
   shm::RingConsumer completions_;
   shm::TouchWriter touches_;
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
+  std::uint64_t hit_bytes_ = 0;
   std::uint64_t generation_ = 0;
   std::array<Pending, shm::kRingSlots> pending_;
   std::uint32_t next_slot_ = 0;

@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/host_port.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/wire/codec.h"
 
@@ -306,7 +307,7 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
                 "there is no master to ask; configure masters' addresses or a store");
   }
   for (const std::string& address : options.masters) {
-    if (const auto parts = rpc::split_address(address); !parts) return fail(parts.error());
+    if (const auto parts = split_address(address); !parts) return fail(parts.error());
   }
   if (member != nullptr) {
     Descriptor checked;
@@ -424,7 +425,7 @@ void MasterClient::seek() {
   pause_ms_ = std::min(kMaxPauseMs, pause_ms_ * 2 + 10);
   seek_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error || stopping_) return;
-    if (!hint_.empty() && rpc::split_address(hint_).has_value()) {
+    if (!hint_.empty() && split_address(hint_).has_value()) {
       dial_to(std::exchange(hint_, {}));
     } else if (finder_ != nullptr && (options_.masters.empty() || next_master_ % 2 == 0)) {
       ++next_master_;
@@ -437,7 +438,7 @@ void MasterClient::seek() {
 }
 
 void MasterClient::found(const Result<std::string>& leader) {
-  if (leader && rpc::split_address(*leader).has_value()) {
+  if (leader && split_address(*leader).has_value()) {
     dial_to(*leader);
     return;
   }

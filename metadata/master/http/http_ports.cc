@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/host_port.h"
 #include "libmc/http/http_access.h"
 #include "metadata/rpc/dialer.h"
 
@@ -21,7 +22,7 @@ Result<std::unique_ptr<http::HttpServer>> serve(boost::asio::io_context& io,
                                                 const MasterOptions& options,
                                                 const auth::ClusterKey& key,
                                                 http::HttpHandler handler) {
-  const auto where = rpc::split_address(address);
+  const auto where = split_address(address);
   if (!where) return fail(where.error());
   http::HttpOptions serving;
   serving.host = where->host;
@@ -55,6 +56,21 @@ Result<std::unique_ptr<HttpPorts>> HttpPorts::open(const MasterOptions& options,
     if (!server) return fail(server.error());
     self->metadata_server_ = std::move(*server);
   }
+  if (options.metrics_listen != kNoMetrics) {
+    auto server = serve(self->io_, options.metrics_listen, options, *key,
+                        [self](const http::HttpRequest& request, http::HttpDone done) {
+                          self->answer_scraper(request, std::move(done));
+                        });
+    if (!server && server.error().code() == MC_INVALID_ARGUMENT) return fail(server.error());
+    if (server) {
+      self->metrics_server_ = std::move(*server);
+    } else {
+      // Another master of this host may have the port.
+      spdlog::warn(
+          "event=no_metrics cause=\"{}\" try=\"set metrics_listen to another port, or to off\"",
+          server.error().text());
+    }
+  }
   if (options.metrics_log != "none") self->log_metrics();
   self->thread_ = std::thread([self] { self->io_.run(); });
   return ports;
@@ -63,6 +79,14 @@ Result<std::unique_ptr<HttpPorts>> HttpPorts::open(const MasterOptions& options,
 HttpPorts::~HttpPorts() {
   io_.stop();
   if (thread_.joinable()) thread_.join();
+}
+
+// The port for Prometheus has no page about keys.
+void HttpPorts::answer_scraper(const http::HttpRequest& request, http::HttpDone done) {
+  if (request.path == "/metrics" || request.path == "/health") {
+    return admin_.on_request(request, std::move(done));
+  }
+  done({.status = 404, .body = "no such page; /metrics and /health are here\n"});
 }
 
 void HttpPorts::log_metrics() {

@@ -3,6 +3,7 @@
 // The HTTP ports of mc-master, and the line with metrics in its log.
 //
 //     http_listen ──► HttpServer ──► AdminPages ──► Master::report(), Leaders
+//     metrics_listen ──► HttpServer ──► AdminPages (/metrics and /health alone)
 //     metadata_listen ──► HttpServer ──► MetadataPages
 //
 // Threads: one, beside the master's loop.
@@ -37,6 +38,7 @@ class HttpPorts {
         timer_(io_),
         leaders_(options, master.address(), std::move(key)),
         admin_(io_, master, leaders_) {}
+  void answer_scraper(const http::HttpRequest& request, http::HttpDone done);
   void log_metrics();
 
   const MasterOptions options_;
@@ -49,6 +51,7 @@ class HttpPorts {
   MetricsLines lines_;
   std::unique_ptr<http::HttpServer> admin_server_;     // null: no such port
   std::unique_ptr<http::HttpServer> metadata_server_;  // null: no such port
+  std::unique_ptr<http::HttpServer> metrics_server_;   // null: no such port
   std::thread thread_;
 };
 

@@ -2,11 +2,12 @@
 #include "metadata/master/http/master_metrics.h"
 
 #include <fmt/format.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <array>
 #include <vector>
+
+#include "libmc/http/metric_families.h"
 
 namespace mc::metadata {
 
@@ -14,36 +15,10 @@ namespace {
 
 using prometheus::MetricType;
 
-// Collects families in order.
-class Families {
- public:
-  void add(MetricType type, const char* name, const char* help, std::uint64_t value) {
-    begin(type, name, help);
-    sample({}, value);
-  }
-  void begin(MetricType type, const char* name, const char* help) {
-    families_.push_back({name, help, type, {}});
-  }
-  // Of the family that was begun last.
-  void sample(std::vector<prometheus::ClientMetric::Label> labels, std::uint64_t value) {
-    prometheus::MetricFamily& family = families_.back();
-    prometheus::ClientMetric& metric = family.metric.emplace_back();
-    metric.label = std::move(labels);
-    (family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
-        static_cast<double>(value);
-  }
-  [[nodiscard]] std::string text() const {
-    return prometheus::TextSerializer().Serialize(families_);
-  }
-
- private:
-  std::vector<prometheus::MetricFamily> families_;
-};
-
-void add_batches(Families& out, const std::string& name, const char* what,
+void add_batches(http::MetricFamilies& out, const std::string& name, const char* what,
                  const MasterCounters::Batches& batches) {
   const auto add = [&](const char* suffix, const std::string& help, std::uint64_t value) {
-    out.add(MetricType::Counter, ("master_batch_" + name + suffix).c_str(), help.c_str(), value);
+    out.add(MetricType::Counter, "master_batch_" + name + suffix, help, value);
   };
   add("_requests_total", std::string("Batches of ") + what, batches.requests);
   add("_items_total", std::string("Items in batches of ") + what, batches.items);
@@ -51,7 +26,7 @@ void add_batches(Families& out, const std::string& name, const char* what,
       batches.failed_items);
 }
 
-void add_storage(Families& out, const MasterReport& report) {
+void add_storage(http::MetricFamilies& out, const MasterReport& report) {
   constexpr auto kGauge = MetricType::Gauge;
   out.add(kGauge, "master_allocated_bytes", "Bytes of objects in the pools of all hosts",
           used_bytes(report));
@@ -112,11 +87,21 @@ double percent(std::uint64_t part, std::uint64_t whole) {
 std::string metrics_text(const MasterReport& report) {
   constexpr auto kGauge = MetricType::Gauge;
   constexpr auto kCounter = MetricType::Counter;
-  Families out;
+  http::MetricFamilies out;
   const MasterCounters& counters = report.counters;
   out.add(kGauge, "mc_master_leads", "1: this master leads the first partition", report.leads);
   out.add(kGauge, "mc_master_partitions_led", "Partitions that this master leads",
           report.partitions_led);
+  out.add(kGauge, "mc_master_partitions_without_store",
+          "Partitions that this master leads although the cluster store does not answer",
+          report.partitions_without_store);
+  out.add(kCounter, "mc_master_leaderships_total", "Leaderships of partitions that have begun",
+          report.counters.leaderships);
+  out.add(kCounter, "mc_master_leaderships_ended_total",
+          "Leaderships of partitions that this master has lost or resigned",
+          report.counters.ended_leaderships);
+  out.add(kCounter, "mc_master_reports_total", "Complete reports of agents about their objects",
+          report.counters.reports);
   if (report.leads) add_storage(out, report);
   const wire::StatsAnswer& stats = report.stats;
   out.add(kGauge, "master_key_count",

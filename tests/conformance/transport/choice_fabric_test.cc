@@ -39,6 +39,22 @@ TEST_F(ChoiceFabricTest, LibfabricCarriesLargeReadsAndTcpAsksTheGuard) {
   EXPECT_EQ(a().choices().detours, 0u);
 }
 
+TEST_F(ChoiceFabricTest, RailsOfBothTransportsAreCounted) {
+  start();
+  ASSERT_TRUE(takes_one_sided());
+  std::vector<RailCounts> counts;
+  a().count_rails(counts);
+  ASSERT_EQ(counts.size(), 2u);
+  EXPECT_EQ(counts[0].transport, "tcp");
+  EXPECT_EQ(counts[1].transport, "fabric");
+  EXPECT_GT(counts[1].up, 0u);
+  std::vector<RailReport> rails;
+  a().report_rails(rails);
+  std::uint64_t all = 0;
+  for (const RailCounts& of : counts) all += of.up + of.down + of.idle;
+  EXPECT_EQ(all, rails.size());
+}
+
 TEST_F(ChoiceFabricTest, LibfabricReadsTheBackedPartsOfASparseRegion) {
   start();
   ASSERT_TRUE(b().close_region(region_));

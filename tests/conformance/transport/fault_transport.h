@@ -78,6 +78,7 @@ class FaultTransport : public Transport {
   void report_rails(std::vector<RailReport>& reports) const override {
     inner_->report_rails(reports);
   }
+  void count_rails(std::vector<RailCounts>& counts) const override { inner_->count_rails(counts); }
 
  private:
   struct Flight {

@@ -236,6 +236,12 @@ TEST_F(TcpTransportTest, RailsReportTheirBytes) {
     carried += rail.status.done_bytes;
   }
   EXPECT_EQ(carried, kRegionBytes);
+  std::vector<RailCounts> counts;
+  a_->transport().count_rails(counts);
+  ASSERT_EQ(counts.size(), 1u);
+  EXPECT_EQ(counts[0].transport, "tcp");
+  EXPECT_EQ(counts[0].up, rails.size());
+  EXPECT_EQ(counts[0].down + counts[0].idle, 0u);
   a_->break_lane(1);
   ASSERT_TRUE(wait_for([&] { return a_->transport().counters().lanes_failed == 1; }));
   rails.clear();
