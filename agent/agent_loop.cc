@@ -166,8 +166,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
 
 void AgentLoop::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
-  if (!options_.repeatable) sessions_.take_touches();
-  sessions_.take_read_counts();
+  sessions_.take_notes();
   namespaces_.tick(now, now - last_work_ns_ > kIdleAgentNs);
   if (server_.anything_away()) server_.finish_remote_requests(now);
   control_.ask_for_reservation_cache(now);

@@ -143,17 +143,24 @@ void Session::collect_pins(std::vector<std::uint64_t>& pins) const {
   }
 }
 
-void Session::take_touches() {
-  for (ChannelState& channel : channels) {
-    if (!channel.open) continue;
-    const auto use = [this](std::uint32_t entry) { tenant->store->touch(entry); };
-    if (!channel.touches.drain_all(use)) continue;
+std::size_t Session::take_touches(std::uint32_t number) {
+  ChannelState& channel = channels[number];
+  if (!channel.open) return 0;
+  std::size_t count = 0;
+  const auto use = [&](std::uint32_t entry) {
+    ++count;
+    tenant->store->touch(entry);
+  };
+  if (channel.touches.drain_all(use)) {
     shm::Word32& round = channel.shared->header.touch_round;
     round.store_relaxed(round.load_relaxed() + 1);
   }
+  return count;
 }
 
-void Session::take_read_counts() {
+void Session::take_read_counts(std::uint32_t number) {
+  ChannelState& channel = channels[number];
+  if (channel.shared == nullptr) return;
   // A client that writes nonsense may count this much in a tick, and no more.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   const auto take = [](const shm::Word64& word, std::uint64_t& counted, std::uint64_t& sum) {
@@ -161,13 +168,10 @@ void Session::take_read_counts() {
     const std::uint64_t more = now - std::exchange(counted, now);
     if (more < kMost) sum += more;
   };
-  for (ChannelState& channel : channels) {
-    if (channel.shared == nullptr) continue;
-    const shm::ChannelHeader& header = channel.shared->header;
-    take(header.hits, channel.counted.hits, tenant->reads.hits);
-    take(header.misses, channel.counted.misses, tenant->reads.misses);
-    take(header.hit_bytes, channel.counted.hit_bytes, tenant->reads.hit_bytes);
-  }
+  const shm::ChannelHeader& header = channel.shared->header;
+  take(header.hits, channel.counted.hits, tenant->reads.hits);
+  take(header.misses, channel.counted.misses, tenant->reads.misses);
+  take(header.hit_bytes, channel.counted.hit_bytes, tenant->reads.hit_bytes);
 }
 
 std::size_t Session::opened_channels() const {

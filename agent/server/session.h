@@ -70,10 +70,11 @@ class Session {
   std::uint64_t pinned_count() const;
   // The channels whose pins may be in use.
   std::size_t opened_channels() const;
-  // Passes the uses that the client's threads noted since the last call to the policy.
-  void take_touches();
-  // Adds the reads that the client's threads counted since the last call to the namespace's reads.
-  void take_read_counts();
+  // Passes the uses that the thread of a channel noted since the last call to the policy, and returns
+  // their count.
+  std::size_t take_touches(std::uint32_t channel);
+  // Adds the reads that the thread of a channel counted since the last call to the namespace's reads.
+  void take_read_counts(std::uint32_t channel);
 
   shm::SessionHeader* header() const {
     return reinterpret_cast<shm::SessionHeader*>(mapping_.data());

@@ -242,7 +242,7 @@ void Sessions::end(std::uint64_t id, End how) {
   Session& session = *found->second;
   channels_.deactivate_all(session);
   if (session.beacon_watched) beacons_->remove(id);
-  session.take_read_counts();
+  for (std::uint32_t i = 0; i < session.channels.size(); ++i) session.take_read_counts(i);
   server_.release(session);
   if (session.agent_event) events_.unwatch(session.agent_event.get());
   events_.unwatch(session.pidfd.get());
@@ -287,12 +287,22 @@ void Sessions::end_left(std::uint64_t now) {
   }
 }
 
-void Sessions::take_touches() {
-  for (auto& [id, session] : sessions_) session->take_touches();
-}
-
-void Sessions::take_read_counts() {
-  for (auto& [id, session] : sessions_) session->take_read_counts();
+void Sessions::take_notes() {
+  std::size_t work = 0;
+  for (std::size_t left = sessions_.size(); left > 0 && work < kMostNotes; --left) {
+    auto at = sessions_.lower_bound(next_notes_.session);
+    if (at == sessions_.end()) at = sessions_.begin();
+    if (at->first != next_notes_.session) next_notes_ = {at->first, 0};
+    Session& session = *at->second;
+    std::uint32_t& channel = next_notes_.channel;
+    for (; channel < session.channels.size() && work < kMostNotes; ++channel) {
+      if (session.channels[channel].shared == nullptr) continue;
+      session.take_read_counts(channel);
+      work += kNotesOfALook;
+      if (!options_.repeatable) work += session.take_touches(channel);
+    }
+    if (channel == session.channels.size()) next_notes_ = {at->first + 1, 0};
+  }
 }
 
 // ---- Restart ------------------------------------------------------------------------------------

@@ -64,9 +64,10 @@ class Sessions {
   // Ends the sessions that a process left by exec: the process goes on, but no program of the
   // process knows the session.
   void end_left(std::uint64_t now);
-  // Passes noted reads to the policies.
-  void take_touches();
-  void take_read_counts();
+  // Passes the reads that clients have noted to the policies (unless options.repeatable), and the
+  // clients' counts of reads to the namespaces. If the clients have many channels or notes, a call
+  // takes a part, and the next call goes on behind that part.
+  void take_notes();
 
   // ---- Restart
   // Takes over the sessions of the previous agent.
@@ -88,6 +89,15 @@ class Sessions {
   Status watch_process(const Session& session);
   void take_contribution(Session& session) const;
 
+  // The work of a call of take_notes(), about 2 ms: notes, where a look at a channel counts as
+  // several. The notes of a single channel may exceed the rest of the work.
+  static constexpr std::size_t kMostNotes = 65536;
+  static constexpr std::size_t kNotesOfALook = 16;
+  struct NotesPlace {
+    std::uint64_t session = 0;
+    std::uint32_t channel = 0;
+  };
+
   const Options& options_;
   NodeState& node_;
   KeptFiles& kept_;
@@ -96,6 +106,7 @@ class Sessions {
   const int wake_;
   ActiveChannels channels_;
   Table sessions_;
+  NotesPlace next_notes_;
   Mutex suspicions_mutex_;
   std::vector<std::uint64_t> suspicions_ MC_GUARDED_BY(suspicions_mutex_);
   std::unique_ptr<shm::BeaconWatch> beacons_;

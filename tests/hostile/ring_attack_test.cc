@@ -180,6 +180,50 @@ TEST_F(RingAttack, ArgumentsThatChangeWhileTheyAreReadBecomeOneRequestOrAnError)
   flipper.join();
 }
 
+TEST_F(RingAttack, NotesOfManyFullRingsAreTakenInParts) {
+  constexpr std::uint32_t kChannels = 64;
+  // The work of a call of Sessions::take_notes(), and the ring that is begun last.
+  constexpr std::uint64_t kMostNotesOfATick = 65536 + shm::kTouchSlots;
+  HostileSession session(socket_path(), "default", kChannels);
+  ASSERT_TRUE(session.open());
+  for (std::uint32_t i = 0; i < kChannels; ++i) ASSERT_TRUE(session.open_channel(i));
+  const auto granted = session.reserve(4096, 1);
+  ASSERT_EQ(granted.size(), 1u);
+  shm::PutItem item{};
+  item.entry = granted[0].entry;
+  item.generation = granted[0].generation;
+  item.length = 4096;
+  ASSERT_EQ(session.ask(session.items(shm::Op::kPut, {{item, "noted"}})).status, MC_OK);
+  for (std::uint32_t i = 0; i < kChannels; ++i) {
+    for (shm::Word32& note : session.channel(i).touches) note.store_relaxed(item.entry);
+  }
+  struct Totals {
+    std::uint64_t ticks = 0, notes = 0;
+  };
+  const auto totals = [&] {
+    const Json::Value status = agent_.ask("status");
+    Totals now{.notes = status["namespaces"][0]["touches"].asUInt64()};
+    for (const Json::Value& count : status["loop"]["tick"]["busy"]["counts"]) {
+      now.ticks += count.asUInt64();
+    }
+    return now;
+  };
+  const Totals before = totals();
+  Totals after = before;
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  while (after.ticks < before.ticks + 20 && now_ns() < deadline_ns) {
+    for (std::uint32_t i = 0; i < kChannels; ++i) {
+      shm::Word32& head = session.channel(i).header.touch_head;
+      head.store_release(head.load_relaxed() + shm::kTouchSlots);
+    }
+    after = totals();
+  }
+  const std::uint64_t ticks = after.ticks - before.ticks, notes = after.notes - before.notes;
+  EXPECT_GE(ticks, 20u);
+  EXPECT_GT(notes, shm::kTouchSlots);
+  EXPECT_LE(notes, (ticks + 1) * kMostNotesOfATick);
+}
+
 TEST_F(RingAttack, RequestsWithoutEndAreTurnedAway) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open() && session.open_channel());
