@@ -309,10 +309,9 @@ Json::Value ClusterNode::Verbs::counters() const {
   put(stripes, kMoves, node_.mover_->counters());
   std::uint64_t here = 0, open = 0;
   for (const auto& tenant : node_.tenants_) {
-    for (const auto& [id, set] : tenant->stripes().all()) {
-      here += set.stripes.size();
-      open += set.sealed ? 0 : set.stripes.size();
-    }
+    StripeTable& table = tenant->stripes();
+    here += table.stripe_count();
+    for (const SetId& id : table.unsealed()) open += table.find(id)->stripes.size();
   }
   stripes["stripes_here"] = u64(here);
   stripes["stripes_open"] = u64(open);  // of these, not sealed yet

@@ -75,7 +75,7 @@ struct Host {
     facts.whole_sum = checksum(tenant->name_of("large").lo,
                                reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     StripeSet& set = tenant->stripes().add({kPut, 0}, facts, tenant->name_of("large"), "large");
-    set.sealed = true;
+    tenant->stripes().seal(set);
     set.version = kVersion;
     set.parts = 1;
     for (std::uint16_t number = 0; number < kCount; ++number) {
@@ -89,7 +89,7 @@ struct Host {
                 ObjectStore::Reserve::kOk);
       store().write(order.entry, 0, {from, order.length});
       order.checksum = checksum(store().index().hash(key), from, order.length);
-      set.stripes[number].sum = order.checksum;
+      tenant->stripes().stripe(set, number).sum = order.checksum;
       ASSERT_EQ(store().publish(kClusterSession, order), ObjectStore::Put::kStored);
     }
   }

@@ -111,9 +111,9 @@ class StripeTableTest : public ::testing::Test {
     const SetId id = version == 0 ? SetId{put} : SetId{put, 0};
     StripeSet& set = table_.add(id, facts(put), kName, "key");
     set.version = version;
-    set.sealed = version != 0;
+    if (version != 0) table_.seal(set);
     for (const std::uint16_t number : {std::uint16_t{0}, std::uint16_t{2}}) {
-      set.stripes[number] = {};
+      table_.stripe(set, number) = {};
       table_.came({put, number}, static_cast<std::uint32_t>(put * 10 + number));
     }
     return set;
@@ -133,6 +133,24 @@ TEST_F(StripeTableTest, ReadersGetSealedStripesOfTheWantedVersion) {
   table_.take({7, 0});
   EXPECT_THAT(table_.sealed(kName, 70), IsEmpty());
   EXPECT_THAT(table_.sets_of(kName), ElementsAre(SetId{5}, SetId{6, 0}));
+}
+
+TEST_F(StripeTableTest, StripesAndUnsealedSetsAreCounted) {
+  add(5, 0);
+  add(6, 60);
+  EXPECT_THAT(table_.unsealed(), ElementsAre(SetId{5}));
+  EXPECT_EQ(table_.stripe_count(), 4u);
+  table_.stripe(*table_.find({5}), 2).sum = 7;  // known already
+  StripeSet& part = table_.split({5}, {5, 1}, 0b100);
+  EXPECT_THAT(table_.unsealed(), ElementsAre(SetId{5, 1}, SetId{5}));
+  EXPECT_EQ(table_.stripe_count(), 4u);
+  table_.seal(part);
+  table_.take({6, 0});
+  EXPECT_THAT(table_.unsealed(), ElementsAre(SetId{5}));
+  EXPECT_EQ(table_.stripe_count(), 2u);
+  table_.take({5});
+  EXPECT_THAT(table_.unsealed(), IsEmpty());
+  EXPECT_EQ(table_.stripe_count(), 1u);
 }
 
 TEST_F(StripeTableTest, SealedStripesAreSplitOffAndTheRestStaysOpen) {

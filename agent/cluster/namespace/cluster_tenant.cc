@@ -292,9 +292,9 @@ void ClusterTenant::adopt_stripes() {
     set.version = row.version;
     set.parts = row.parts;
     set.replicas = replicas;
-    set.sealed = true;
+    stripes_.seal(set);
     set.broken |= !set.facts.same_object(label->facts);
-    set.stripes[name->number] = {entry, label->own_sum};
+    stripes_.stripe(set, name->number) = {entry, label->own_sum};
     wanted[id] = row.stripes_here;
   }
   for (const auto& [id, count] : wanted) {

@@ -29,8 +29,20 @@ StripeSet& StripeTable::add(SetId id, const StripeFacts& facts, const KeyHash& n
     at->second.name = name;
     at->second.key = std::move(key);
     by_name_.emplace(name, id);
+    unsealed_.insert(id);
   }
   return at->second;
+}
+
+StripeSet::Stripe& StripeTable::stripe(StripeSet& set, std::uint16_t number) {
+  const auto [at, is_new] = set.stripes.try_emplace(number);
+  stripe_count_ += is_new ? 1 : 0;
+  return at->second;
+}
+
+void StripeTable::seal(StripeSet& set) {
+  set.sealed = true;
+  unsealed_.erase(set.id);
 }
 
 StripeSet& StripeTable::split(SetId from, SetId to, std::uint64_t stripes) {
@@ -75,6 +87,8 @@ std::vector<SetId> StripeTable::sets_of(std::uint64_t put) const {
 
 StripeSet StripeTable::take(SetId id) {
   StripeSet set = std::move(sets_.extract(id).mapped());
+  unsealed_.erase(id);
+  stripe_count_ -= set.stripes.size();
   const auto [first, last] = by_name_.equal_range(set.name);
   by_name_.erase(std::find_if(first, last, [&](const auto& one) { return one.second == id; }));
   return set;

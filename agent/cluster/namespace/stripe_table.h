@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,7 @@ struct StripeSet {
   };
   std::map<std::uint16_t, Stripe> stripes;  // expected stripes have no entry yet
 
+  // A put may still add stripes.
   bool open() const { return !sealed && !offered; }
 };
 
@@ -76,8 +78,14 @@ class StripeTable {
   StripeSet* set_of(const StripeName& stripe);
   const Sets& all() const { return sets_; }
   bool empty() const { return sets_.empty(); }
+  const std::set<SetId>& unsealed() const { return unsealed_; }
+  std::size_t stripe_count() const { return stripe_count_; }
+  // The set, unsealed if the set is new.
   StripeSet& add(SetId id, const StripeFacts& facts, const metadata::KeyHash& name,
                  std::string key);
+  // The record of a stripe of the set; a new record expects the stripe.
+  StripeSet::Stripe& stripe(StripeSet& set, std::uint16_t number);
+  void seal(StripeSet& set);
   // Moves these stripes (a bit per stripe number) to another set.
   // REQUIRES: set `from` has all of these stripes.
   StripeSet& split(SetId from, SetId to, std::uint64_t stripes);
@@ -100,6 +108,8 @@ class StripeTable {
 
  private:
   Sets sets_;
+  std::set<SetId> unsealed_;
+  std::size_t stripe_count_ = 0;  // of all sets
   std::multimap<metadata::KeyHash, SetId> by_name_;
   std::vector<SetId> flagged_;
 };

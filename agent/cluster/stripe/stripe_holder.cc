@@ -44,11 +44,7 @@ bool StripeHolder::expect(ClusterTenant& tenant, const HoldRequest& hold, Member
     if (part == kNoPart || !owner->open()) return true;
     table.split(owner->id, id, std::uint64_t{1} << facts.number);
   }
-  if (table.find(id) == nullptr) {
-    const auto open =
-        std::ranges::count_if(table.all(), [](const auto& each) { return !each.second.sealed; });
-    if (static_cast<std::size_t>(open) >= kMaxOpen) return false;
-  }
+  if (table.find(id) == nullptr && table.unsealed().size() >= kMaxOpen) return false;
   StripeSet& set = table.add(id, facts, tenant.name_of(row.key), row.key);
   if (!set.open() || !set.facts.same_object(facts) || set.key != row.key) {
     return false;
@@ -60,7 +56,7 @@ bool StripeHolder::expect(ClusterTenant& tenant, const HoldRequest& hold, Member
   set.writer_incarnation = member != nullptr ? member->descriptor.incarnation : 0;
   const std::uint64_t keep_ms = std::min<std::uint64_t>(facts.keep_ms, kMostKeepMs);
   set.until_ns = std::max(set.until_ns, operations_.now_ns() + keep_ms * kMs);
-  set.stripes[facts.number].sum = row.checksum;
+  table.stripe(set, facts.number).sum = row.checksum;
   return true;
 }
 
@@ -161,7 +157,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   }
   switch (*verdict) {
     case Verdict::kAccepted:
-      set->sealed = true;
+      tenant->stripes().seal(*set);
       clock_.saw(set->version);
       tenant->write_rows(*set);
       MC_FAILPOINT("stripes.sealed");
@@ -287,7 +283,8 @@ void StripeHolder::look_at_flagged(ClusterTenant& tenant) {
 
 void StripeHolder::look_at_open(ClusterTenant& tenant) {
   std::vector<SetId> over;
-  for (const auto& [id, set] : tenant.stripes().all()) {
+  for (const SetId& id : tenant.stripes().unsealed()) {
+    const StripeSet& set = *tenant.stripes().find(id);
     if (!set.open()) continue;
     const metadata::wire::MemberInfo* const writer = peers_.find(set.writer);
     const bool gone =
@@ -370,9 +367,7 @@ void StripeHolder::flush() {
 std::uint64_t StripeHolder::next_ns() const {
   for (const auto& tenant : tenants_) {
     if (tenant->stripes().anything_flagged()) return 0;
-    for (const auto& [id, set] : tenant->stripes().all()) {
-      if (!set.sealed) return next_check_ns_;
-    }
+    if (!tenant->stripes().unsealed().empty()) return next_check_ns_;
     if (!tenant->stripes().empty()) return std::max(next_check_ns_, next_question_ns_);
   }
   return UINT64_MAX;
