@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed units, in a container that a real systemd has booted (tests/booted/box)."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+
+from machine import WATCHDOG_S, until  # noqa: E402
+
+CONFIG = pathlib.Path("/etc/mc")
+DROP_INS = pathlib.Path("/run/systemd/system")
+
+
+def run(*command, **options):
+    """The output of a command that must succeed."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WATCHDOG_S, check=False, **options
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+class Unit:
+    """A service of this system."""
+
+    def __init__(self, name, config):
+        self.name = name
+        self._config = CONFIG / config
+
+    def configure(self, text, **settings):
+        """Writes the configuration, and a drop-in with the settings of [Service]."""
+        self._config.write_text(text)
+        self._config.chmod(0o640)
+        shutil.chown(self._config, group="mc")
+        self.set(**settings)
+
+    def set(self, **settings):
+        folder = DROP_INS / f"{self.name}.service.d"
+        shutil.rmtree(folder, ignore_errors=True)
+        if settings:
+            folder.mkdir(parents=True)
+            lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+            (folder / "test.conf").write_text("[Service]\n" + lines)
+        run("systemctl", "daemon-reload")
+
+    def do(self, verb):
+        run("systemctl", verb, self.name)
+
+    def show(self, name):
+        return run("systemctl", "show", "--value", f"--property={name}", self.name).strip()
+
+    @property
+    def pid(self):
+        return int(self.show("MainPID"))
+
+    def journal(self, *matches):
+        """The entries of the unit's present life in this boot, as dictionaries."""
+        lines = run("journalctl", "-b", "-o", "json", "-u", self.name, *matches).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def kill(self, signal="KILL"):
+        run("systemctl", "kill", f"--signal={signal}", "--kill-whom=main", self.name)
+
+    def await_restart(self, restarts):
+        until(lambda: int(self.show("NRestarts")) > restarts and self.is_active())
+
+    def is_active(self):
+        return self.show("ActiveState") == "active"
+
+    def end(self):
+        subprocess.run(["systemctl", "stop", self.name], timeout=WATCHDOG_S, check=True)
+        subprocess.run(["systemctl", "reset-failed", self.name], capture_output=True, check=False)
+        self._config.unlink(missing_ok=True)
+        self.set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed():
+    """What the page's section "Install" does after the files are in place."""
+    assert pathlib.Path("/run/systemd/system").is_dir(), "run this by tests/run --booted"
+    assert os.geteuid() == 0
+    run("systemd-sysusers")
+    run("systemd-tmpfiles", "--create", "mc.conf")
+    run("systemctl", "daemon-reload")
+
+
+@pytest.fixture
+def agent():
+    unit = Unit("mc-agent", "agent.toml")
+    yield unit
+    unit.end()
+
+
+@pytest.fixture
+def master():
+    unit = Unit("mc-master", "master.toml")
+    yield unit
+    unit.end()
