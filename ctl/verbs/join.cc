@@ -130,7 +130,8 @@ Json::Value cluster_status(const std::string& socket, std::uint64_t deadline_ns)
   return status ? field(*status, "cluster") : Json::Value();
 }
 
-// Objects of other hosts are found when the agent talks to all masters.
+// Objects of other hosts are found when the agent talks to all masters. MC_AGENT_UNAVAILABLE: the agent
+// has ended.
 Status wait_for_masters(const std::string& socket, const std::string& master,
                         std::uint64_t deadline_ns) {
   while (!flag_field(cluster_status(socket, deadline_ns), "master_ready")) {
@@ -138,6 +139,7 @@ Status wait_for_masters(const std::string& socket, const std::string& master,
       return {MC_TIMEOUT, "the agent at " + socket + " does not reach the masters of " + master +
                               "; see agent.log beside the socket"};
     }
+    if (!serves(socket)) return {MC_AGENT_UNAVAILABLE, "the agent at " + socket + " has ended"};
     std::this_thread::sleep_for(kLook);
   }
   return {};
@@ -204,15 +206,17 @@ Result<Joined> join(const Context& context, const JoinOptions& options) {
   Joined joined{directory + "/agent.sock", facts->cluster};
   const auto lock = lock_directory(directory, deadline_ns);
   if (!lock) return fail(lock.error());
-  if (!serves(joined.socket)) {
-    const auto started = start_agent(options, directory, *facts, deadline_ns);
-    if (!started) return fail(started.error());
-    joined.started = *started;
+  while (true) {
+    if (!serves(joined.socket)) {
+      const auto started = start_agent(options, directory, *facts, deadline_ns);
+      if (!started) return fail(started.error());
+      joined.started = *started;
+    }
+    const Status status = wait_for_masters(joined.socket, options.master, deadline_ns);
+    if (status.ok()) return joined;
+    // The socket of an agent that dies takes connections until the kernel has closed the socket.
+    if (status.code() != MC_AGENT_UNAVAILABLE) return fail(status);
   }
-  if (Status status = wait_for_masters(joined.socket, options.master, deadline_ns); !status.ok()) {
-    return fail(status);
-  }
-  return joined;
 }
 
 void run_join(Context& context, JoinOptions options) {

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """mcctl join: one agent a host and cluster. The memory that processes add to its pool."""
 
+import fcntl
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 
 import mckv
 import pytest
-from machine import WATCHDOG_S, free_port, has_ended, run_master, until
+from machine import WATCHDOG_S, free_port, has_ended, run_master, stop_process, until
 
 MiB = 1 << 20
 LEAST_POOL = 64 * MiB  # room for other hosts' objects
@@ -195,6 +197,28 @@ def test_contributions_outlive_the_agent(master, runtime_dir):
         assert bytes(client.get("k")) == b"v"
         process.communicate("")  # goodbye
         until(lambda: pool(client)["contributed_bytes"] == 16 * MiB)
+
+
+def is_locked(path):
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+
+
+def test_an_agent_that_dies_while_a_process_joins_is_replaced(master, runtime_dir):
+    socket = join(master)
+    with mckv.Client(socket) as client:
+        pid = client.ask({"verb": "status"})["pid"]
+    stop_process(pid)  # takes connections, answers none
+    process = begin(master)
+    until(lambda: is_locked(pathlib.Path(socket).with_name("join.lock")))
+    os.kill(pid, signal.SIGKILL)
+    code, told, errors = answer(process)
+    assert code == 0, errors
+    assert told["socket"] == socket and told["started"] not in (0, pid)
 
 
 def test_an_agent_without_processes_ends(master, runtime_dir, monkeypatch):
