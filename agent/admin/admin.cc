@@ -31,6 +31,7 @@ constexpr std::size_t kMostSessions = 256;
 constexpr std::size_t kMostPinLooks = 512;
 // By EvictionReason.
 constexpr const char* kEvictionReasons[] = {"room", "capacity", "shrink", "group"};
+static_assert(std::size(kEvictionReasons) == std::size(StoreCounters{}.evictions_for));
 // By shm::Op.
 constexpr const char* kOpNames[] = {"noop",    "reserve", "put",     "put_staged",
                                     "abandon", "remove",  "set_pin", "cancel",

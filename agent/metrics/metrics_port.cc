@@ -2,21 +2,15 @@
 #include "agent/metrics/metrics_port.h"
 
 #include <json/reader.h>
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "agent/admin/counters_page.h"
 #include "agent/metrics/agent_metrics.h"
-#include "libmc/base/host_port.h"
-#include "libmc/http/http_access.h"
+#include "libmc/http/http_port.h"
 
 namespace mc::agent {
 
 namespace {
-
-// Connections of scrapers at a time.
-constexpr std::size_t kMaxConnections = 16;
 
 std::optional<Json::Value> last_status(const std::string& runtime_dir) {
   const auto text = read_counters_text(runtime_dir);
@@ -33,34 +27,16 @@ std::optional<Json::Value> last_status(const std::string& runtime_dir) {
 }  // namespace
 
 Result<std::unique_ptr<MetricsPort>> MetricsPort::open(const Options& options) {
-  if (options.metrics_listen == kNoMetrics) return nullptr;
-  const auto where = split_address(options.metrics_listen);
-  if (!where)
-    return fail(MC_INVALID_ARGUMENT,
-                "metrics_listen: " + std::string(where.error().text()) + ", or off");
   const auto key = auth::ClusterKey::find(options.cluster_key_file);
   if (!key) return fail(key.error());
-  http::HttpOptions serving;
-  serving.host = where->host;
-  serving.port = static_cast<std::uint16_t>(std::stoul(where->port));
-  serving.max_connections = kMaxConnections;
-  auto token = http::find_token(options.http_token_file, serving.host, *key, options.insecure);
-  if (!token) return fail(token.error());
-  serving.token = std::move(*token);
   std::unique_ptr<MetricsPort> port(new MetricsPort(options.runtime_dir));
-  auto server = http::HttpServer::create(
-      port->io_, serving,
+  auto server = http::open_metrics_port(
+      port->io_, options.metrics_listen, {options.http_token_file, *key, options.insecure},
       [self = port.get()](const http::HttpRequest& request, const http::HttpDone& done) {
         done(self->answer(request));
       });
-  if (!server && server.error().code() == MC_INVALID_ARGUMENT) return fail(server.error());
-  if (!server) {
-    // Another agent of this host may have the port. An agent without metrics is of more use than none.
-    spdlog::warn(
-        "event=no_metrics cause=\"{}\" try=\"set metrics_listen to another port, or to off\"",
-        server.error().text());
-    return nullptr;
-  }
+  if (!server) return fail(server.error());
+  if (*server == nullptr) return nullptr;
   port->server_ = std::move(*server);
   port->thread_ = std::thread([self = port.get()] { self->io_.run(); });
   return port;

@@ -21,8 +21,8 @@ namespace mc::agent {
 
 class MetricsPort {
  public:
-  // Serves options.metrics_listen. Null: the option is "off", or the port is taken (a warning in the
-  // log). Errors: with the remedy, for the operator.
+  // Serves options.metrics_listen. Null: there is no port (http::open_metrics_port()). Errors: with
+  // the remedy, for the operator.
   static Result<std::unique_ptr<MetricsPort>> open(const Options& options);
   ~MetricsPort();
 

@@ -33,7 +33,6 @@ struct NamespaceOptions {
 };
 
 inline constexpr const char* kEfaProvider = "efa";
-inline constexpr const char* kNoMetrics = "off";
 
 struct Options {
   std::string runtime_dir;  // default: /run/mc for root under systemd, else /dev/shm/mc-UID
@@ -58,7 +57,7 @@ struct Options {
   bool isolated_allow_same_user = false;
   bool repeatable = false;
   std::string log_level = "info";
-  std::string metrics_listen = "127.0.0.1:9464";  // host:port, or kNoMetrics
+  std::string metrics_listen = "127.0.0.1:9464";  // host:port, or kNoPort
   std::string http_token_file;                    // for metrics_listen beyond loopback
   // The cluster. Without cluster_store, masters and master_listen the agent is alone.
   std::string cluster_store;  // URL: redis://… etcd://… http://…

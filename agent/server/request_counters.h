@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many requests of clients ended, and how long the requests took that did not end at once.
+// The counts of the clients' requests that have ended, and the durations of the requests that have
+//   waited.
 // Threads: the agent's loop.
 // Owns: the counts.
 #pragma once
@@ -19,9 +20,9 @@ struct RequestCounters {
   static constexpr std::size_t kOps = shm::kLastOp + 1;
   static constexpr std::size_t kStatuses = 128;  // larger than each mc_status
 
-  // By operation and by status. Malformed requests count as kNoop.
+  // The index is the operation, then the status. Malformed requests count as kNoop.
   std::array<std::array<std::uint64_t, kStatuses>, kOps> ended{};
-  // Of requests that have waited for room or for the cluster.
+  // The requests that have waited for room or for the cluster.
   std::array<DurationCounts, kOps> waited{};
 
   void count(std::uint16_t op, mc_status status) {

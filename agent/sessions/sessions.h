@@ -89,8 +89,8 @@ class Sessions {
   Status watch_process(const Session& session);
   void take_contribution(Session& session) const;
 
-  // The work of a call of take_notes(), about 2 ms: notes, where a look at a channel counts as
-  // several. The notes of a single channel may exceed the rest of the work.
+  // The work of a call of take_notes(), some milliseconds: notes, where a look at a channel counts as
+  // several. The notes of the channel that is begun last are all taken.
   static constexpr std::size_t kMostNotes = 65536;
   static constexpr std::size_t kNotesOfALook = 16;
   struct NotesPlace {

@@ -11,6 +11,9 @@
 
 namespace mc {
 
+// The text of an option whose port may be missing.
+inline constexpr const char* kNoPort = "off";
+
 struct HostPort {
   std::string host;  // a name or an IP address, without brackets
   std::string port;  // 1 to 65535

@@ -10,7 +10,6 @@
 #include "libmc/base/host_port.h"
 #include "metadata/directory/key_hash.h"
 #include "metadata/master/elector.h"
-#include "metadata/rpc/dialer.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/wire/codec.h"
 

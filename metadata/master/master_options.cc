@@ -4,7 +4,6 @@
 #include "libmc/base/host_port.h"
 #include "libmc/options/option_loader.h"
 #include "metadata/directory/key_hash.h"
-#include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
 
 namespace mc::metadata {
@@ -136,7 +135,7 @@ Status check_master_options(const MasterOptions& given) {
     if (address->empty() && address != &given.listen) continue;
     if (const auto parts = split_address(*address); !parts) return parts.error();
   }
-  if (given.metrics_listen != kNoMetrics) {
+  if (given.metrics_listen != kNoPort) {
     if (const auto parts = split_address(given.metrics_listen); !parts) return parts.error();
   }
   if (given.suspect_ms < 2 * given.heartbeat_ms ||

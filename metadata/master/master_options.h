@@ -16,8 +16,6 @@
 
 namespace mc::metadata {
 
-inline constexpr const char* kNoMetrics = "off";
-
 struct MasterOptions {
   std::string listen = "127.0.0.1:7400";
   std::string advertise;  // empty: listen
@@ -32,7 +30,7 @@ struct MasterOptions {
   std::string http_listen;      // empty: no HTTP administration
   std::string metadata_listen;  // empty: no metadata server
   // Beside an agent of the host, which has port 9464.
-  std::string metrics_listen = "127.0.0.1:9465";  // or kNoMetrics
+  std::string metrics_listen = "127.0.0.1:9465";  // or kNoPort
   std::string http_token_file;
   std::string metrics_log = "none";
   std::uint64_t leader_ttl_ms = 1000;

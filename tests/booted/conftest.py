@@ -33,6 +33,8 @@ class Unit:
     def __init__(self, name, config):
         self.name = name
         self._config = CONFIG / config
+        last = run("journalctl", "--lines=1", "--output=json")
+        self._begun = json.loads(last)["__CURSOR"]
 
     def configure(self, text, **settings):
         """Writes the configuration, and a drop-in with the settings of [Service]."""
@@ -60,9 +62,15 @@ class Unit:
     def pid(self):
         return int(self.show("MainPID"))
 
-    def journal(self, *matches):
-        """The entries of the unit's present life in this boot, as dictionaries."""
-        lines = run("journalctl", "-b", "-o", "json", "-u", self.name, *matches).splitlines()
+    def journal(self):
+        """The entries about the unit since the test began, as dictionaries."""
+        lines = run(
+            "journalctl",
+            "--output=json",
+            f"--after-cursor={self._begun}",
+            "-u",
+            self.name,
+        ).splitlines()
         return [json.loads(line) for line in lines]
 
     def kill(self, signal="KILL"):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard and the alerts of systemd/monitoring, in a real Prometheus over a real cluster."""
+"""A real Prometheus evaluates the dashboard and the alerts of systemd/monitoring.
+
+The Prometheus scrapes two agents and a master.
+"""
 
 import itertools
 import json
@@ -68,6 +71,7 @@ class Prometheus:
 def prometheus(make_module_agent, tmp_path_factory):
     """A Prometheus that has scraped two agents and a master while clients were at work."""
     if shutil.which("prometheus") is None:
+        # tests/run --python installs no servers. The short check does, so nothing is skipped there.
         pytest.skip("Prometheus is not installed; ctl/install-deps test brings it")
     directory = tmp_path_factory.mktemp("prometheus")
     master, *ports = (free_port() for _ in range(4))
