@@ -95,6 +95,11 @@ class NetworkCluster final : public ClusterNode {
     master_.key = *key;
     master_.tls.ca = options.master_tls_ca;
     master_.tls.server_name = options.master_tls_name;
+    master_.tls.warn = [](const Status& status) {
+      spdlog::warn(
+          "event=certificates_refused cause=\"{}\" effect=\"masters are checked by those before\"",
+          status.text());
+    };
     master_.role = auth::Role::kAgent;
     master_.descriptor.node = identity_.node;
     master_.descriptor.incarnation = identity_.incarnation;

@@ -422,8 +422,9 @@ bool Namespaces::fits_cluster(const NamespaceOptions& options, const MemoryFile&
   if (!mapping) return true;  // recovery reports the error
   if (header_in(*mapping).hash_seed == around_.cluster->hash_seed(options.name)) return true;
   spdlog::warn(
-      "event=pool_set_aside namespace={} cause=\"it was filled outside this cluster\" "
-      "effect=\"starting it empty\"",
+      "event=pool_set_aside namespace={} cause=\"it was filled outside this cluster: with "
+      "another cluster_id or cluster key\" effect=\"starting it empty\" try=\"to keep a pool with a "
+      "new key, keep the old one in a line 'hashes KEY'\"",
       options.name);
   return false;
 }

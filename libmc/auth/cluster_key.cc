@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -15,16 +16,57 @@
 
 namespace mc::auth {
 
-ClusterKey::~ClusterKey() { OPENSSL_cleanse(key_.data(), key_.size()); }
+namespace {
 
-Result<ClusterKey> ClusterKey::from_text(std::string text) {
-  if (text.size() < kMinKeyBytes || text.size() > kMaxKeyBytes) {
-    return fail(MC_INVALID_ARGUMENT, "a cluster key has 32 to 4,096 bytes, this one " +
-                                         std::to_string(text.size()) +
-                                         "; make one with: openssl rand -hex 32");
-  }
+void wipe(std::string& text) { OPENSSL_cleanse(text.data(), text.size()); }
+
+Proof prove_by(const std::string& key, std::string_view text) {
+  Proof proof{};
+  unsigned size = 0;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       reinterpret_cast<unsigned char*>(proof.data()), &size);
+  return proof;
+}
+
+bool is_proven_by(const std::string& key, std::string_view text, const Proof& proof) {
+  const Proof expected = prove_by(key, text);
+  return CRYPTO_memcmp(expected.data(), proof.data(), proof.size()) == 0;
+}
+
+}  // namespace
+
+ClusterKey::~ClusterKey() {
+  for (std::string& key : keys_) wipe(key);
+  wipe(hashes_);
+}
+
+Result<ClusterKey> ClusterKey::from_text(std::string_view text) {
+  constexpr std::string_view kHashes = "hashes ";
   ClusterKey key;
-  key.key_ = std::move(text);
+  for (std::size_t line = 1; line == 1 || !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.ends_with('\r')) word.remove_suffix(1);
+    const bool hashes = word.starts_with(kHashes);
+    if (hashes) word.remove_prefix(kHashes.size());
+    if (word.size() < kMinKeyBytes || word.size() > kMaxKeyBytes) {
+      return fail(MC_INVALID_ARGUMENT, "line " + std::to_string(line) +
+                                           ": a cluster key has 32 to 4,096 bytes, this one " +
+                                           std::to_string(word.size()) +
+                                           "; make one with: openssl rand -hex 32");
+    }
+    if (hashes) {
+      key.hashes_ = word;
+    } else {
+      key.keys_.emplace_back(word);
+    }
+  }
+  if (!key.given()) {
+    return fail(MC_INVALID_ARGUMENT, "there is no line with the key itself before 'hashes'");
+  }
+  if (key.hashes_.empty()) key.hashes_ = key.keys_.front();
   return key;
 }
 
@@ -46,12 +88,14 @@ Result<ClusterKey> ClusterKey::from_file(const std::string& path) {
     return fail(MC_PERMISSION_DENIED,
                 "the cluster key file " + path + " belongs to another user; chown it");
   }
-  std::string text(kMaxKeyBytes + 2, '\0');
+  std::string text(kMaxKeyFileBytes + 1, '\0');
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   if (size < 0) return fail(MC_INVALID_ARGUMENT, errno_text("read " + path, errno));
-  text.resize(static_cast<std::size_t>(size));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  auto key = from_text(std::move(text));
+  if (static_cast<std::size_t>(size) > kMaxKeyFileBytes) {
+    return fail(MC_INVALID_ARGUMENT, path + ": a file of cluster keys has at most 16 KiB");
+  }
+  auto key = from_text(std::string_view(text.data(), static_cast<std::size_t>(size)));
+  wipe(text);
   if (!key) return fail(key.error().code(), path + ": " + std::string(key.error().text()));
   return key;
 }
@@ -77,18 +121,17 @@ std::string ClusterKey::http_token() const {
   return token;
 }
 
-Proof ClusterKey::prove(std::string_view text) const {
-  Proof proof{};
-  unsigned size = 0;
-  HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-       reinterpret_cast<unsigned char*>(proof.data()), &size);
-  return proof;
+Proof ClusterKey::prove(std::string_view text) const { return prove_by(keys_.front(), text); }
+
+ClusterKey ClusterKey::used_in(std::string_view text, const Proof& proof) const {
+  for (const std::string& key : keys_) {
+    if (is_proven_by(key, text, proof)) return {{key}, hashes_};
+  }
+  return {};
 }
 
 bool ClusterKey::proven(std::string_view text, const Proof& proof) const {
-  const Proof expected = prove(text);
-  return CRYPTO_memcmp(expected.data(), proof.data(), proof.size()) == 0;
+  return is_proven_by(keys_.front(), text, proof);
 }
 
 }  // namespace mc::auth

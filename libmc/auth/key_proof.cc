@@ -62,7 +62,8 @@ void KeyProof::take_proof(std::string_view bytes) {
     status = {MC_PERMISSION_DENIED,
               "a lane joins two agents or two transfer engines; is the address right?"};
   }
-  if (status.ok() && key_.given() && !key_.proven(text(true), proof)) {
+  const ClusterKey used = key_.used_in(text(true), proof);
+  if (status.ok() && key_.given() && !used.given()) {
     status = {MC_WRONG_KEY, "the peer has another cluster key"};
   }
   Admission admission = status.ok() ? Admission::kWelcome : Admission::kRefused;
@@ -71,8 +72,8 @@ void KeyProof::take_proof(std::string_view bytes) {
     admission = Admission::kFull;
   }
   // A dialer without the key receives no proof, which could help to guess the key.
-  const bool proves = key_.given() && admission != Admission::kRefused;
-  const auto answer = encode_admission(admission, proves ? key_.prove(text(false)) : Proof{});
+  const bool proves = used.given() && admission != Admission::kRefused;
+  const auto answer = encode_admission(admission, proves ? used.prove(text(false)) : Proof{});
   output_.assign(answer.data(), answer.size());
   end(std::move(status));
 }

@@ -34,6 +34,10 @@ Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   listening.max_links = static_cast<std::uint32_t>(options.max_links);
   listening.tls.cert = options.tls_cert;
   listening.tls.key = options.tls_key;
+  listening.tls.warn = [](const Status& status) {
+    spdlog::warn("event=certificates_refused cause=\"{}\" effect=\"agents see those before\"",
+                 status.text());
+  };
   auto key = auth::ClusterKey::find(options.key_file);
   if (!key) return fail(key.error());
   listening.key = std::move(*key);

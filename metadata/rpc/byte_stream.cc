@@ -41,8 +41,8 @@ class PlainTransport final : public ByteStream {
 
 class TlsStream final : public ByteStream, public std::enable_shared_from_this<TlsStream> {
  public:
-  TlsStream(tcp::socket socket, TlsContext tls, bool dialer, const std::string& name)
-      : tls_(std::move(tls)), stream_(std::move(socket), *tls_), dialer_(dialer) {
+  TlsStream(tcp::socket socket, auth::TlsContexts& tls, bool dialer, const std::string& name)
+      : context_(tls.current().release()), stream_(std::move(socket), context_), dialer_(dialer) {
     prepare(stream_.next_layer());
     if (dialer) {
       SSL_set_tlsext_host_name(stream_.native_handle(), name.c_str());
@@ -52,9 +52,16 @@ class TlsStream final : public ByteStream, public std::enable_shared_from_this<T
   }
 
   void start(Ready ready) override {
-    stream_.async_handshake(dialer_ ? ssl::stream_base::client : ssl::stream_base::server,
-                            [self = shared_from_this(), ready = std::move(ready)](
-                                const boost::system::error_code& error) { ready(error); });
+    stream_.async_handshake(
+        dialer_ ? ssl::stream_base::client : ssl::stream_base::server,
+        [self = shared_from_this(),
+         ready = std::move(ready)](const boost::system::error_code& error) {
+          if (!error) return ready({});
+          const std::string trouble = auth::certificate_trouble(self->stream_.native_handle());
+          ready({MC_PERMISSION_DENIED,
+                 "TLS: " + (trouble.empty() ? error.message()
+                                            : "the peer's certificate is refused: " + trouble)});
+        });
   }
   void read_some(boost::asio::mutable_buffer buffer, Done done) override {
     stream_.async_read_some(buffer, std::move(done));
@@ -80,7 +87,7 @@ class TlsStream final : public ByteStream, public std::enable_shared_from_this<T
   }
 
  private:
-  TlsContext tls_;
+  ssl::context context_;  // owns its reference to the OpenSSL context
   ssl::stream<tcp::socket> stream_;
   const bool dialer_;
 };
@@ -90,7 +97,7 @@ class TlsStream final : public ByteStream, public std::enable_shared_from_this<T
 std::shared_ptr<ByteStream> make_transport(tcp::socket socket, const TlsContext& tls, bool dialer,
                                            const std::string& name) {
   if (tls == nullptr) return std::make_shared<PlainTransport>(std::move(socket));
-  return std::make_shared<TlsStream>(std::move(socket), tls, dialer, name);
+  return std::make_shared<TlsStream>(std::move(socket), *tls, dialer, name);
 }
 
 }  // namespace mc::metadata::rpc

@@ -21,10 +21,10 @@ namespace mc::metadata::rpc {
 class ByteStream {
  public:
   using Done = std::function<void(const boost::system::error_code&, std::size_t)>;
-  using Ready = std::function<void(const boost::system::error_code&)>;
+  using Ready = std::function<void(const Status&)>;
 
   virtual ~ByteStream() = default;
-  // TLS: runs the TLS handshake. Plain: ready at once.
+  // TLS: runs the TLS handshake. Plain: ready at once. Errors: MC_PERMISSION_DENIED.
   virtual void start(Ready ready) = 0;
   virtual void read_some(boost::asio::mutable_buffer buffer, Done done) = 0;
   // Writes all buffers. The bytes must stay valid until done.

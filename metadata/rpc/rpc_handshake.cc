@@ -20,10 +20,10 @@ void RpcHandshake::start(std::uint64_t timeout_ns) {
     if (error) return;
     self->finish(fail(MC_TIMEOUT, "the handshake did not finish in time"));
   });
-  transport_->start([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error) {
-      self->finish(fail(MC_PERMISSION_DENIED,
-                        "TLS: " + error.message() +
+  transport_->start([self = shared_from_this()](const Status& status) {
+    if (!status.ok()) {
+      self->finish(fail(status.code(),
+                        std::string(status.text()) +
                             (self->dialer_ ? "; does that master have a tls_cert for its address, "
                                              "signed by master_tls_ca?"
                                            : "")));

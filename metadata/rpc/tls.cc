@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/rpc/tls.h"
 
-#include "libmc/auth/tls_context.h"
+#include <utility>
 
 namespace mc::metadata::rpc {
-
-namespace {
-
-Result<TlsContext> make_context(const auth::TlsSettings& settings) {
-  auto context = auth::make_tls_context(settings);
-  if (!context) return fail(context.error());
-  return std::make_shared<boost::asio::ssl::context>(context->release());  // takes ownership
-}
-
-}  // namespace
 
 Result<TlsContext> listener_tls(const TlsOptions& options) {
   if (options.cert.empty() && options.key.empty()) return TlsContext();
@@ -23,7 +13,7 @@ Result<TlsContext> listener_tls(const TlsOptions& options) {
   auth::TlsSettings settings;
   settings.cert = {"the certificate", options.cert};
   settings.key = {"the private key", options.key};
-  return make_context(settings);
+  return auth::TlsContexts::open(std::move(settings), options.warn);
 }
 
 Result<TlsContext> dialer_tls(const TlsOptions& options) {
@@ -31,7 +21,7 @@ Result<TlsContext> dialer_tls(const TlsOptions& options) {
   auth::TlsSettings settings;
   settings.ca = {"the CA certificate", options.ca};
   settings.verify_peer = true;
-  return make_context(settings);
+  return auth::TlsContexts::open(std::move(settings), options.warn);
 }
 
 }  // namespace mc::metadata::rpc

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The certificates of one side, for asio's TLS streams. A listener shows a certificate.
+// The certificates of one side of a link. A listener shows a certificate.
 //   A dialer checks the certificate against its CA and the dialled name. The dialer has no
 //   certificate; the cluster key proves the dialer inside the TLS session.
-// Threads: made once, then any.
+//   Renewed files count from the next handshake on.
+// Threads: any.
 #pragma once
 
-#include <boost/asio/ssl/context.hpp>
 #include <memory>
 #include <string>
 
+#include "libmc/auth/tls_context.h"
 #include "mc/status.h"
 
 namespace mc::metadata::rpc {
@@ -19,9 +20,10 @@ struct TlsOptions {
   std::string cert;  // listener: PEM files that turn TLS on
   std::string key;
   std::string server_name;  // dialer: the name in the certificate; empty: the host
+  auth::TlsWarning warn;    // told of renewed files that cannot be used
 };
 
-using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
+using TlsContext = std::shared_ptr<auth::TlsContexts>;
 
 // Null: TLS is off. Errors: MC_INVALID_ARGUMENT names the file that cannot be used.
 Result<TlsContext> listener_tls(const TlsOptions& options);

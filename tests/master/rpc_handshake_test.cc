@@ -2,10 +2,12 @@
 //
 // Only peers with the cluster's key are admitted. Overheard bytes do not help a peer without the
 // key.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <boost/asio/write.hpp>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -254,17 +256,46 @@ TEST_F(RpcHandshakeTest, TlsChecksTheCertificateBeforeTheProof) {
   const conformance::Certificates certificates(directory);
   const conformance::Certificates others(elsewhere);
   ListenerOptions options = with_key(key_of('k'));
-  options.tls = {.ca = {}, .cert = certificates.cert, .key = certificates.key, .server_name = {}};
+  options.tls.cert = certificates.cert;
+  options.tls.key = certificates.key;
   listen(options);
-  const auto trusted =
-      dialer_tls({.ca = certificates.ca, .cert = {}, .key = {}, .server_name = {}});
-  const auto distrusted = dialer_tls({.ca = others.ca, .cert = {}, .key = {}, .server_name = {}});
+  const auto tls_of = [](const std::string& ca) {
+    TlsOptions dialing;
+    dialing.ca = ca;
+    return dialer_tls(dialing);
+  };
+  const auto trusted = tls_of(certificates.ca);
+  const auto distrusted = tls_of(others.ca);
   ASSERT_TRUE(trusted.has_value() && distrusted.has_value());
   const auto link = dial_with(key_of('k'), 0, *trusted);
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
   EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_WRONG_KEY);
   EXPECT_EQ(dial_with(key_of('k'), 0, *distrusted).error().code(), MC_PERMISSION_DENIED);
   EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
+}
+
+TEST_F(RpcHandshakeTest, RenewedCertificatesCountFromTheNextHandshakeOn) {
+  const TempDirectory directory;
+  const TempDirectory elsewhere;
+  const conformance::Certificates certificates(directory);
+  const conformance::Certificates others(elsewhere);
+  ListenerOptions options = with_key(key_of('k'));
+  options.tls.cert = certificates.cert;
+  options.tls.key = certificates.key;
+  listen(options);
+  TlsOptions dialing;
+  dialing.ca = certificates.ca;
+  const auto tls = dialer_tls(dialing);
+  ASSERT_TRUE(tls.has_value());
+  const auto before = dial_with(key_of('k'), 0, *tls);
+  ASSERT_TRUE(before.has_value()) << before.error().to_string();
+  std::filesystem::rename(others.cert, certificates.cert);
+  std::filesystem::rename(others.key, certificates.key);
+  EXPECT_EQ(dial_with(key_of('k'), 0, *tls).error().code(), MC_PERMISSION_DENIED)
+      << "of another authority";
+  std::filesystem::rename(others.ca, certificates.ca);
+  const auto after = dial_with(key_of('k'), 0, *tls);
+  EXPECT_TRUE(after.has_value()) << after.error().to_string();
 }
 
 TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
@@ -333,6 +364,47 @@ TEST(ClusterKeyFile, TheHttpTokenFollowsFromTheKey) {
             "bfa28922ca47c99062a570bf54ca81e4523cbf3e0a342df78e3b283806b968a9");
 }
 
+auth::ClusterKey keys_of(const std::string& text) {
+  auto keys = auth::ClusterKey::from_text(text);
+  EXPECT_TRUE(keys.has_value()) << keys.error().to_string();
+  return keys ? *keys : auth::ClusterKey();
+}
+
+TEST_F(RpcHandshakeTest, HostsOfNeighbouringStepsOfAChangeOfTheKeyAdmitEachOther) {
+  const std::string old(32, 'o');
+  const std::string renewed(32, 'r');
+  // A dialer proves itself by its first key; a listener accepts each of its own.
+  const std::vector<std::string> steps{old, old + "\n" + renewed + "\n",
+                                       renewed + "\n" + old + "\nhashes " + old + "\n",
+                                       renewed + "\nhashes " + old + "\n"};
+  for (std::size_t listening = 0; listening < steps.size(); ++listening) {
+    listen(with_key(keys_of(steps[listening])));
+    for (std::size_t dialing = 0; dialing < steps.size(); ++dialing) {
+      const auto link = dial_with(keys_of(steps[dialing]));
+      const bool admitted = listening == 0 ? dialing <= 1 : listening < 3 || dialing >= 2;
+      EXPECT_EQ(link.has_value(), admitted) << listening << " from " << dialing;
+      if (!link) {
+        EXPECT_EQ(link.error().code(), MC_WRONG_KEY);
+      }
+      EXPECT_EQ(keys_of(steps[dialing]).secret(), old) << "the objects stay";
+    }
+  }
+}
+
+TEST(ClusterKeyFile, ALineThatIsNoKeyIsNamed) {
+  const std::string key(32, 'k');
+  const auto error_of = [](const std::string& text) {
+    const auto keys = auth::ClusterKey::from_text(text);
+    return keys ? std::string() : std::string(keys.error().text());
+  };
+  EXPECT_THAT(error_of(key + "\nshort\n"), testing::HasSubstr("line 2"));
+  EXPECT_THAT(error_of(key + "\nhashes short"), testing::HasSubstr("line 2"));
+  EXPECT_THAT(error_of(key + "\n\n" + key), testing::HasSubstr("line 2"));
+  EXPECT_THAT(error_of("hashes " + key), testing::HasSubstr("no line with the key itself"));
+  EXPECT_THAT(error_of(""), testing::HasSubstr("line 1"));
+  EXPECT_EQ(error_of(key + "\r\n"), "");
+}
+
 TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {
   const TempDirectory directory;
   const auto load = [&](std::size_t bytes) {
@@ -344,7 +416,7 @@ TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {
   EXPECT_TRUE(load(auth::kMinKeyBytes));
   EXPECT_TRUE(load(auth::kMaxKeyBytes));
   EXPECT_FALSE(load(auth::kMaxKeyBytes + 1));
-  EXPECT_FALSE(load(auth::kMaxKeyBytes + 9));
+  EXPECT_FALSE(load(auth::kMaxKeyFileBytes + 1));
   EXPECT_FALSE(auth::ClusterKey::from_file(directory.path()).has_value());
   EXPECT_FALSE(auth::ClusterKey::from_file(directory.file("none")).has_value());
 }

@@ -4,6 +4,7 @@
 //   identity makes the TLS sessions of lanes: TLS 1.3 only, and both sides show a certificate. The
 //   dialer compares the certificate with the dialed address. Inside the session, the cluster key
 //   proves membership.
+//   The certificate and the authority may be renewed: later sessions have the new ones.
 // Threads: made once. Sessions belong to the agent's loop.
 // Trusts: no peer without a certificate of that authority.
 #pragma once
@@ -27,7 +28,8 @@ struct Files {
 class Identity {
  public:
   // Errors: MC_INVALID_ARGUMENT names the file that is missing or cannot be used, and the cause.
-  static Result<std::unique_ptr<Identity>> open(const Files& files);
+  // warn: told of renewed files that cannot be used.
+  static Result<std::unique_ptr<Identity>> open(const Files& files, auth::TlsWarning warn = {});
 
   // Make a session over a connected, non-blocking socket, which must outlive the session. The
   // session outlives the identity.
@@ -35,12 +37,12 @@ class Identity {
   std::unique_ptr<tcp::TlsSession> dial(int socket, const std::string& address) const;
 
  private:
-  Identity(Files files, auth::TlsContextPointer context)
-      : files_(std::move(files)), context_(std::move(context)) {}
+  Identity(Files files, std::shared_ptr<auth::TlsContexts> contexts)
+      : files_(std::move(files)), contexts_(std::move(contexts)) {}
   std::unique_ptr<tcp::TlsSession> make(int socket, const std::string* dialed) const;
 
   const Files files_;
-  const auth::TlsContextPointer context_;
+  const std::shared_ptr<auth::TlsContexts> contexts_;
 };
 
 }  // namespace mc::transport::tls

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "libmc/auth/tls_context.h"
 #include "libmc/base/fd.h"
 
 namespace mc::transport::tls {
@@ -87,12 +88,11 @@ bool OpenSslSession::greets_in_tls() {
 
 Status OpenSslSession::why_not_shaken(int error) const {
   if (const long verdict = ::SSL_get_verify_result(ssl_); verdict != X509_V_OK) {
-    std::string text = "the peer's certificate is not accepted: ";
-    text += ::X509_verify_cert_error_string(verdict);
+    std::string text = "the peer's certificate is not accepted: " + auth::certificate_trouble(ssl_);
     if (verdict == X509_V_ERR_IP_ADDRESS_MISMATCH || verdict == X509_V_ERR_HOSTNAME_MISMATCH) {
       text += "; its subjectAltName must name the address it advertises, or set peer_tls_name";
     } else {
-      text += "; is it signed by peer_tls_ca, and valid today?";
+      text += "; is it signed by peer_tls_ca?";
     }
     return {MC_PERMISSION_DENIED, text};
   }

@@ -52,7 +52,10 @@ Result<std::unique_ptr<PeerPort>> PeerPort::open(const PeerPortOptions& options,
   auto peer_port = std::unique_ptr<PeerPort>(new PeerPort(options, std::move(address_of)));
   peer_port->self_ = {options.own.node, options.own.incarnation, 0};
   if (options.tls.wanted()) {
-    auto identity = transport::tls::Identity::open(options.tls);
+    auto identity = transport::tls::Identity::open(options.tls, [](const Status& status) {
+      spdlog::warn("event=certificates_refused cause=\"{}\" effect=\"peers see those before\"",
+                   status.text());
+    });
     if (!identity) return fail(identity.error());
     peer_port->tls_ = std::move(*identity);
   }

@@ -22,7 +22,7 @@ class RedisConnection {
     Endpoint endpoint;
     Login login;
     std::uint32_t db = 0;
-    const TlsContext* tls = nullptr;
+    const StreamTls* tls = nullptr;
   };
   // Errors: kStoreUnavailable, MC_PERMISSION_DENIED, or the server's error.
   static Result<RedisConnection> open(Resolver& resolver, const Target& target,

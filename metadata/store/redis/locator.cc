@@ -22,7 +22,7 @@ std::uint64_t share_of(std::uint64_t deadline_ns, std::size_t parts) {
 Result<std::unique_ptr<RedisLocator>> RedisLocator::create(const StoreUrl& url) {
   std::unique_ptr<RedisLocator> locator(new RedisLocator(url));
   if (url.tls.enabled) {
-    auto tls = TlsContext::create(url.tls);
+    auto tls = StreamTls::open(url.tls);
     if (!tls) return fail(tls.error());
     locator->tls_ = *std::move(tls);
   }
@@ -30,7 +30,7 @@ Result<std::unique_ptr<RedisLocator>> RedisLocator::create(const StoreUrl& url) 
 }
 
 RedisConnection::Target RedisLocator::target(const Endpoint& endpoint) const {
-  return {endpoint, url_.login, url_.db, tls_.get()};
+  return {endpoint, url_.login, url_.db, tls_ ? &*tls_ : nullptr};
 }
 
 Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
@@ -64,7 +64,7 @@ Result<Endpoint> RedisLocator::ask_sentinels(std::uint64_t deadline_ns) {
   for (const Endpoint& sentinel : url_.endpoints) {
     // one part is left for the master
     const std::uint64_t until_ns = share_of(deadline_ns, left-- + 1);
-    const RedisConnection::Target asked{sentinel, url_.sentinel_login, 0, tls_.get()};
+    const RedisConnection::Target asked{sentinel, url_.sentinel_login, 0, tls_ ? &*tls_ : nullptr};
     auto connection = RedisConnection::open(resolver_, asked, until_ns);
     if (!connection) {
       last = at(sentinel, connection.error());

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "libmc/base/mutex.h"
@@ -38,7 +39,7 @@ class RedisLocator {
   Result<Endpoint> ask_sentinels(std::uint64_t deadline_ns);
 
   const StoreUrl url_;
-  std::shared_ptr<TlsContext> tls_;
+  std::optional<StreamTls> tls_;
   Resolver resolver_;
   Mutex mutex_;
   std::vector<Line> idle_ MC_GUARDED_BY(mutex_);

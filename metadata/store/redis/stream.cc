@@ -39,7 +39,7 @@ bool is_address(const std::string& host) {
 
 void Stream::Free::operator()(SSL* session) const { SSL_free(session); }
 
-Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
+Result<StreamTls> StreamTls::open(const TlsFiles& files) {
   auth::TlsSettings settings;
   settings.cert = {"the URL's cert", files.cert};
   settings.key = {"the URL's key", files.key};
@@ -47,14 +47,13 @@ Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
   settings.system_ca = true;
   settings.verify_peer = true;
   settings.allow_tls_1_2 = true;
-  auto context = auth::make_tls_context(settings);
-  if (!context) return fail(context.error());
-  SSL_CTX_set_mode(context->get(),
-                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  auto tls = std::make_shared<TlsContext>();
-  tls->context_ = std::move(*context);
-  tls->server_name_ = files.server_name;
-  return tls;
+  settings.finish = [](SSL_CTX* context) {
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    return Status();
+  };
+  auto contexts = auth::TlsContexts::open(std::move(settings));
+  if (!contexts) return fail(contexts.error());
+  return StreamTls{std::move(*contexts), files.server_name};
 }
 
 Status Stream::wait(short events, std::uint64_t deadline_ns) const {
@@ -98,10 +97,10 @@ Status Stream::wait_for_tls(int result, std::uint64_t deadline_ns) {
   }
 }
 
-Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
+Status Stream::shake_hands(const StreamTls& tls, const std::string& host,
                            std::uint64_t deadline_ns) {
-  const std::string& name = tls.server_name().empty() ? host : tls.server_name();
-  session_.reset(SSL_new(tls.get()));
+  const std::string& name = tls.server_name.empty() ? host : tls.server_name;
+  session_.reset(SSL_new(tls.contexts->current().get()));
   SSL* const session = session_.get();
   if (session == nullptr || SSL_set_fd(session, socket_.get()) != 1) {
     return {MC_NO_MEMORY, "TLS: " + tls_words()};
@@ -115,10 +114,8 @@ Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
   const QuietPipe quiet;
   for (int result = 0; (result = SSL_connect(session)) != 1;) {
     if (Status status = wait_for_tls(result, deadline_ns); !status.ok()) {
-      const long verified = SSL_get_verify_result(session);
-      if (verified != X509_V_OK) {
-        return {MC_PERMISSION_DENIED, std::string("TLS: the server's certificate was refused: ") +
-                                          X509_verify_cert_error_string(verified) +
+      if (const std::string trouble = auth::certificate_trouble(session); !trouble.empty()) {
+        return {MC_PERMISSION_DENIED, "TLS: the server's certificate was refused: " + trouble +
                                           "; check ca= and server_name="};
       }
       return {kStoreUnavailable, "TLS handshake: " + std::string(status.text()) +
@@ -128,7 +125,7 @@ Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
   return {};
 }
 
-Result<Stream> Stream::open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
+Result<Stream> Stream::open(Resolver& resolver, const Endpoint& endpoint, const StreamTls* tls,
                             std::uint64_t deadline_ns) {
   const auto addresses = resolver.resolve(endpoint, deadline_ns);
   if (!addresses) return fail(addresses.error());

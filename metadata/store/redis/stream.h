@@ -21,24 +21,20 @@
 
 namespace mc::metadata {
 
-// Certificates, read once per store.
-class TlsContext {
- public:
+// The certificates of a store, and the name in the server's certificate.
+struct StreamTls {
   // Errors: MC_INVALID_ARGUMENT names the file that cannot be used.
-  static Result<std::shared_ptr<TlsContext>> create(const TlsFiles& files);
-  SSL_CTX* get() const { return context_.get(); }
-  const std::string& server_name() const { return server_name_; }
+  static Result<StreamTls> open(const TlsFiles& files);
 
- private:
-  auth::TlsContextPointer context_;
-  std::string server_name_;
+  std::shared_ptr<auth::TlsContexts> contexts;
+  std::string server_name;  // empty: the host
 };
 
 class Stream {
  public:
   // tls: null for a plain connection. Errors: kStoreUnavailable, MC_PERMISSION_DENIED if a
   // certificate is refused.
-  static Result<Stream> open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
+  static Result<Stream> open(Resolver& resolver, const Endpoint& endpoint, const StreamTls* tls,
                              std::uint64_t deadline_ns);
 
   // False: the server closed the connection or sent unexpected bytes.
@@ -53,7 +49,7 @@ class Stream {
     void operator()(SSL* session) const;
   };
   Status connect(const Address& address, std::uint64_t deadline_ns);
-  Status shake_hands(const TlsContext& tls, const std::string& host, std::uint64_t deadline_ns);
+  Status shake_hands(const StreamTls& tls, const std::string& host, std::uint64_t deadline_ns);
   Status wait(short events, std::uint64_t deadline_ns) const;
   // After an unfinished SSL call: waits until the socket is ready for a retry.
   Status wait_for_tls(int result, std::uint64_t deadline_ns);

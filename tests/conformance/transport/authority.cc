@@ -35,13 +35,13 @@ void Authority::Free::operator()(x509_st* certificate) const { ::X509_free(certi
 Authority::Key Authority::make_key() { return Key(EVP_EC_gen("P-256")); }
 
 Authority::Certificate Authority::make_certificate(const std::string& name, evp_pkey_st& key,
-                                                   int days) {
+                                                   Days days) {
   static long serial = 0;
   Certificate certificate(::X509_new());
   ::X509_set_version(certificate.get(), X509_VERSION_3);
   ::ASN1_INTEGER_set(::X509_get_serialNumber(certificate.get()), ++serial);
-  ::X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -2 * kDaySeconds);
-  ::X509_gmtime_adj(X509_getm_notAfter(certificate.get()), days * kDaySeconds);
+  ::X509_gmtime_adj(X509_getm_notBefore(certificate.get()), days.from * kDaySeconds);
+  ::X509_gmtime_adj(X509_getm_notAfter(certificate.get()), days.to * kDaySeconds);
   ::X509_set_pubkey(certificate.get(), &key);
   ::X509_NAME_add_entry_by_txt(::X509_get_subject_name(certificate.get()), "CN", MBSTRING_ASC,
                                reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
@@ -61,7 +61,7 @@ std::string Authority::write(const std::string& name, x509_st* certificate,
 Authority::Authority(std::string directory, std::string name)
     : path_(std::move(directory) + "/" + name + "-"),
       key_(make_key()),
-      own_(make_certificate(name, *key_, 2)) {
+      own_(make_certificate(name, *key_, Days())) {
   ::X509_set_issuer_name(own_.get(), ::X509_get_subject_name(own_.get()));
   extend(own_.get(), own_.get(), NID_basic_constraints, "critical,CA:TRUE");
   ::X509_sign(own_.get(), key_.get(), ::EVP_sha256());
@@ -71,7 +71,7 @@ Authority::Authority(std::string directory, std::string name)
 Authority::~Authority() = default;
 
 transport::tls::Files Authority::issue(const std::string& name, const std::string& alt_names,
-                                       int days) const {
+                                       Days days) const {
   const Key key = make_key();
   const Certificate certificate = make_certificate(name, *key, days);
   ::X509_set_issuer_name(certificate.get(), ::X509_get_subject_name(own_.get()));

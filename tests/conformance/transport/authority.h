@@ -18,16 +18,24 @@ namespace mc::conformance {
 
 class Authority {
  public:
+  // When a certificate is valid, in days from now.
+  struct Days {
+    int from = -2;
+    int to = 2;
+  };
+
   // The names of files in directory begin with name.
   Authority(std::string directory, std::string name);
   ~Authority();
   Authority(const Authority&) = delete;
   Authority& operator=(const Authority&) = delete;
 
-  // alt_names as in "IP:127.0.0.1,DNS:agent". The certificate is valid from yesterday for the given
-  // days.
+  // alt_names as in "IP:127.0.0.1,DNS:agent".
   transport::tls::Files issue(const std::string& name, const std::string& alt_names,
-                              int days = 2) const;
+                              Days days) const;
+  transport::tls::Files issue(const std::string& name, const std::string& alt_names) const {
+    return issue(name, alt_names, Days());
+  }
   const std::string& file() const { return file_; }
 
  private:
@@ -38,7 +46,7 @@ class Authority {
   using Key = std::unique_ptr<evp_pkey_st, Free>;
   using Certificate = std::unique_ptr<x509_st, Free>;
   static Key make_key();
-  static Certificate make_certificate(const std::string& name, evp_pkey_st& key, int days);
+  static Certificate make_certificate(const std::string& name, evp_pkey_st& key, Days days);
   std::string write(const std::string& name, x509_st* certificate, evp_pkey_st* key) const;
 
   const std::string path_;  // prefix of the file names

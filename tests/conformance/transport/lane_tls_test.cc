@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 
 #include "conformance/store/store_servers.h"
 #include "conformance/transport/authority.h"
@@ -105,9 +106,45 @@ TEST_F(LaneTls, TheListenerRefusesACertificateOfAnotherAuthority) {
 
 TEST_F(LaneTls, AnExpiredCertificateIsRefused) {
   const auto a = identity_of(authority_.issue("a", "IP:127.0.0.1"));
-  const auto b = identity_of(authority_.issue("b", "IP:127.0.0.1", -1));
+  const auto b = identity_of(authority_.issue("b", "IP:127.0.0.1", {.to = -1}));
   start(a.get(), b.get());
-  expect_refusal("certificate has expired", "expired");
+  expect_refusal("certificate has expired; this host's clock says", "expired");
+}
+
+TEST_F(LaneTls, ACertificateOfTomorrowIsRefusedWithAWordAboutTheClock) {
+  const auto a = identity_of(authority_.issue("a", "IP:127.0.0.1"));
+  const auto b = identity_of(authority_.issue("b", "IP:127.0.0.1", {.from = 1}));
+  start(a.get(), b.get());
+  expect_refusal("not yet valid; this host's clock says", "certificate");
+}
+
+void move_files(const tls::Files& from, const tls::Files& to) {
+  std::filesystem::rename(from.cert, to.cert);
+  std::filesystem::rename(from.key, to.key);
+}
+
+TEST_F(LaneTls, RenewedFilesCountFromTheNextHandshakeOn) {
+  const auto a = identity_of(authority_.issue("a", "IP:127.0.0.1"));
+  const tls::Files files = authority_.issue("b", "IP:127.0.0.1", {.to = -1});
+  const auto b = identity_of(files);
+  move_files(authority_.issue("renewed", "IP:127.0.0.1"), files);
+  start(a.get(), b.get());
+  EXPECT_TRUE(wait_for([&] { return a_->links() == 2; })) << a_->refusal().to_string();
+}
+
+TEST_F(LaneTls, RenewedFilesThatCannotBeUsedAreNamedOnceAndThoseBeforeStay) {
+  const auto a = identity_of(authority_.issue("a", "IP:127.0.0.1"));
+  const tls::Files files = authority_.issue("b", "IP:127.0.0.1");
+  std::vector<std::string> warnings;
+  const auto b = tls::Identity::open(
+      files, [&](const Status& status) { warnings.emplace_back(status.text()); });
+  ASSERT_TRUE(b) << b.error().to_string();
+  // A key whose certificate has not come yet.
+  std::filesystem::rename(authority_.issue("renewed", "IP:127.0.0.1").key, files.key);
+  start(a.get(), b->get());
+  EXPECT_TRUE(wait_for([&] { return a_->links() == 2; })) << a_->refusal().to_string();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("peer_tls_key " + files.key), std::string::npos) << warnings[0];
 }
 
 TEST_F(LaneTls, ACertificateForAnotherAddressIsRefused) {
