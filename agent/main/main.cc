@@ -2,7 +2,6 @@
 //
 // mc-agent: parses its options, then runs an Agent until SIGTERM.
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -10,13 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <thread>
 
 #include "agent/agent.h"
 #include "agent/cluster/master/inner_master.h"
 #include "agent/cluster/open_cluster.h"
 #include "agent/metrics/metrics_port.h"
+#include "libmc/log/program_log.h"
 #include "libmc/options/command_line.h"
 #include "libmc/options/option_row.h"
 
@@ -36,7 +35,7 @@ cluster.)";
 
 constexpr int kFencedExit = 3;  // systemd/mc-agent.service: no restart
 
-int run_agent(mc::agent::LoadedOptions options) {
+int run_agent(mc::agent::LoadedOptions options, const mc::log::ProgramLog& log) {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) ::sigaddset(&signals, signal);
@@ -46,7 +45,7 @@ int run_agent(mc::agent::LoadedOptions options) {
   if (const std::string& listen = options.options.master_listen; !listen.empty()) {
     auto started = mc::agent::InnerMaster::start(options.options);
     if (!started) {
-      std::cerr << "mc-agent: " << started.error().text() << "\n";
+      log.report_failure(started.error().text());
       return 1;
     }
     master = std::move(*started);
@@ -56,12 +55,12 @@ int run_agent(mc::agent::LoadedOptions options) {
   }
   auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster);
   if (!agent) {
-    std::cerr << "mc-agent: " << agent.error().text() << "\n";
+    log.report_failure(agent.error().text());
     return 1;
   }
   const auto metrics = mc::agent::MetricsPort::open(options.options);
   if (!metrics) {
-    std::cerr << "mc-agent: " << metrics.error().text() << "\n";
+    log.report_failure(metrics.error().text());
     return 1;
   }
   std::thread waiter([&] {
@@ -97,17 +96,15 @@ int main(int argc, char** argv) {
   if (words.exit_code) return *words.exit_code;
   const bool keeper =
       std::erase_if(words.flags, [&](const auto& flag) { return flag.first == kKeeper; }) > 0;
-  auto logger = spdlog::stderr_logger_mt("mc-agent");
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-  spdlog::set_default_logger(logger);
+  const mc::log::ProgramLog log("mc-agent");
   auto options = mc::agent::load_options(words.config, words.flags, environ);
   if (!options) {
-    std::cerr << "mc-agent: " << options.error().text() << "\n";
+    log.report_failure(options.error().text());
     return 2;
   }
   if (keeper) {
     return mc::agent::run_keeper(options->options.runtime_dir, options->options.keep_seconds);
   }
   spdlog::set_level(spdlog::level::from_str(options->options.log_level));
-  return run_agent(*options);
+  return run_agent(*options, log);
 }

@@ -2,13 +2,13 @@
 //
 // mc-master: parses its options, then runs a Master until SIGTERM.
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include <iostream>
 #include <thread>
 
+#include "libmc/log/program_log.h"
 #include "libmc/options/command_line.h"
 #include "mc/mc.h"
 #include "metadata/master/http/http_ports.h"
@@ -25,7 +25,7 @@ constexpr const char* kAbout =
     "Signals: SIGTERM and SIGINT stop this master; a standby then leads within a second.\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
-int run_master(const mc::metadata::MasterOptions& options) {
+int run_master(const mc::metadata::MasterOptions& options, const mc::log::ProgramLog& log) {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
@@ -33,12 +33,12 @@ int run_master(const mc::metadata::MasterOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   auto master = mc::metadata::Master::create(options);
   if (!master) {
-    std::cerr << "mc-master: " << master.error().text() << "\n";
+    log.report_failure(master.error().text());
     return 1;
   }
   auto ports = mc::metadata::HttpPorts::open(options, **master);
   if (!ports) {
-    std::cerr << "mc-master: " << ports.error().text() << "\n";
+    log.report_failure(ports.error().text());
     return 1;
   }
   std::thread waiter([&] {
@@ -47,7 +47,9 @@ int run_master(const mc::metadata::MasterOptions& options) {
     (*master)->stop();
   });
   spdlog::info("event=ready pid={} address={}", ::getpid(), (*master)->address());
+  ::sd_notify(0, "READY=1");
   (*master)->run();
+  ::sd_notify(0, "STOPPING=1");
   waiter.join();
   ports->reset();
   master->reset();
@@ -73,14 +75,12 @@ int main(int argc, char** argv) {
   const mc::options::CommandLine words =
       mc::options::parse_command_line({"mc-master", mc_version(), kAbout}, flags, argc, argv);
   if (words.exit_code) return *words.exit_code;
+  const mc::log::ProgramLog log("mc-master");
   const auto options = mc::metadata::load_master_options(words.config, words.flags, environ);
   if (!options) {
-    std::cerr << "mc-master: " << options.error().text() << "\n";
+    log.report_failure(options.error().text());
     return 2;
   }
-  auto logger = spdlog::stderr_logger_mt("mc-master");
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-  spdlog::set_default_logger(logger);
   spdlog::set_level(spdlog::level::from_str(options->log_level));
-  return run_master(*options);
+  return run_master(*options, log);
 }
