@@ -53,9 +53,11 @@ Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options,
   auto agent = std::unique_ptr<Agent>(new Agent(options, false));
   raise_descriptor_limit();
   if (Status status = agent->lock_runtime_dir(); !status.ok()) return fail(status);
+  auto unit_socket = take_unit_socket(options.options.socket);
+  if (!unit_socket) return fail(unit_socket.error());
   if (Status status = agent->open_descriptor_store(); !status.ok()) return fail(status);
   Status status = agent->start(open_cluster);
-  if (status.ok()) status = agent->control_->listen();
+  if (status.ok()) status = agent->control_->listen(std::move(*unit_socket));
   if (status.ok()) return agent;
   // A keeper without memory of an earlier agent would only keep the file system busy.
   if (!agent->succeeds_) agent->kept_->drop_all();

@@ -75,10 +75,13 @@ void answer_admin(int fd, const std::string& reply) {
 
 // ---- Connections --------------------------------------------------------------------------------
 
-Status Control::listen() {
-  auto listener = listen_unix(options_.socket, options_.socket_mode);
-  if (!listener) return listener.error();
-  listener_ = std::move(*listener);
+Status Control::listen(Fd listener) {
+  listener_ = std::move(listener);
+  if (!listener_) {
+    auto made = listen_unix(options_.socket, options_.socket_mode);
+    if (!made) return made.error();
+    listener_ = std::move(*made);
+  }
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);
   return events_.watch(listener_.get(), [this] { accept_clients(); });

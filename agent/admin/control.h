@@ -38,8 +38,8 @@ class Control {
         events_(events),
         wake_(wake) {}
 
-  // Listens on options.socket.
-  Status listen();
+  // Listens on options.socket. listener: the listening socket; none: made here.
+  Status listen(Fd listener);
   // A connection from this process. Any thread; the loop accepts the connection later.
   Result<Fd> connect_embedded();
   // Accepts the connections of connect_embedded().

@@ -62,6 +62,9 @@ Result<std::unique_ptr<DescriptorStore>> make_keeper_store(const std::string& ru
 // Uses sd_notify FDSTORE and sd_listen_fds. Errors: MC_UNSUPPORTED if systemd did not start this
 // process with a store.
 Result<std::unique_ptr<DescriptorStore>> make_systemd_store();
+// The listening socket of mc-agent.socket (FileDescriptorName=listener), or no descriptor. Call before
+// DescriptorStore::take_all(). Errors: MC_INVALID_ARGUMENT if the unit listens at another path.
+Result<Fd> take_unit_socket(const std::string& path);
 
 // The keeper's main(); returns the exit code.
 int run_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds);

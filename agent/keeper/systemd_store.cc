@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
 
@@ -34,6 +35,8 @@ Status sent(int result) {
   return {MC_AGENT_UNAVAILABLE, errno_text("send a notification to systemd", -result)};
 }
 
+// FileDescriptorName in mc-agent.socket.
+constexpr std::string_view kUnitSocket = "listener";
 constexpr std::uint64_t kBusTimeoutUs = 2'000'000;
 
 // FileDescriptorStoreMax of this process's unit. Systemd 254 and later set the variable FDSTORE to the
@@ -85,10 +88,10 @@ Result<std::map<std::string, Fd>> SystemdStore::take_all() {
   if (count < 0) return fail(MC_INTERNAL, errno_text("read what systemd kept", -count));
   std::map<std::string, Fd> kept;
   for (int i = 0; i < count; ++i) {
-    // The Fd takes ownership first: a descriptor with a foreign name (of a socket unit, for
-    // example) is closed here.
-    Fd fd(SD_LISTEN_FDS_START + i);
     const std::string name = list.names[i];
+    if (name == kUnitSocket) continue;  // taken by take_unit_socket()
+    // The Fd takes ownership first: a descriptor with a foreign name is closed here.
+    Fd fd(SD_LISTEN_FDS_START + i);
     if (is_store_name(name)) kept.insert_or_assign(name, std::move(fd));
   }
   for (const auto& [name, fd] : kept) names_.insert(name);
@@ -132,6 +135,21 @@ Status SystemdStore::drop_all() {
 }
 
 }  // namespace
+
+Result<Fd> take_unit_socket(const std::string& path) {
+  NameList list;
+  // 0: the variables stay for take_all().
+  const int count = sd_listen_fds_with_names(0, &list.names);
+  for (int i = 0; i < count; ++i) {
+    if (list.names[i] != kUnitSocket) continue;
+    Fd socket(SD_LISTEN_FDS_START + i);
+    if (sd_is_socket_unix(socket.get(), SOCK_SEQPACKET, 1, path.c_str(), 0) > 0) return socket;
+    return fail(MC_INVALID_ARGUMENT, "mc-agent.socket does not listen at " + path +
+                                         "; give ListenSequentialPacket and the option socket "
+                                         "the same path");
+  }
+  return Fd();
+}
 
 Result<std::unique_ptr<DescriptorStore>> make_systemd_store() {
   const char* const socket = std::getenv("NOTIFY_SOCKET");

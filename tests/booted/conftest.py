@@ -53,7 +53,15 @@ class Unit:
         run("systemctl", "daemon-reload")
 
     def do(self, verb):
-        run("systemctl", verb, self.name)
+        done = self.try_to(verb)
+        said = "\n".join(entry["MESSAGE"] for entry in self.journal())
+        assert done.returncode == 0, f"{verb} {self.name}: {done.stderr}{said}"
+
+    def try_to(self, verb):
+        return subprocess.run(
+            ["systemctl", verb, self.name],
+            capture_output=True, text=True, timeout=WATCHDOG_S, check=False,
+        )  # fmt: skip
 
     def show(self, name):
         return run("systemctl", "show", "--value", f"--property={name}", self.name).strip()
@@ -72,6 +80,14 @@ class Unit:
             self.name,
         ).splitlines()
         return [json.loads(line) for line in lines]
+
+    def events(self):
+        """The names of the events that the program logged, by the journal's field MC_EVENT."""
+        return [entry["MC_EVENT"] for entry in self.journal() if "MC_EVENT" in entry]
+
+    def says(self, *words):
+        """True if an entry of the journal has all the words."""
+        return any(all(word in entry["MESSAGE"] for word in words) for entry in self.journal())
 
     def kill(self, signal="KILL"):
         run("systemctl", "kill", f"--signal={signal}", "--kill-whom=main", self.name)

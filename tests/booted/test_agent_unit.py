@@ -2,6 +2,7 @@
 """mc-agent.service: starts, ends, crashes and changes of a running agent."""
 
 import grp
+import itertools
 import json
 import os
 import pathlib
@@ -17,21 +18,21 @@ import time
 import mckv
 import pytest
 from conftest import run
-from machine import TIME_SCALE, WATCHDOG_S, is_stopped, until
+from machine import TIME_SCALE, WATCHDOG_S, free_port, is_stopped, stop_process, until
 
 SOCKET = "/run/mc/agent.sock"
 OBJECTS = {b"key %d" % number: bytes([number]) * 5000 for number in range(100)}
 
 
-def put_objects():
+def put_objects(count=None):
     with mckv.Client(SOCKET) as client:
-        for key, value in OBJECTS.items():
+        for key, value in itertools.islice(OBJECTS.items(), count):
             client.put(key, value)
 
 
-def check_objects():
+def check_objects(count=None):
     with mckv.Client(SOCKET) as client:
-        for key, value in OBJECTS.items():
+        for key, value in itertools.islice(OBJECTS.items(), count):
             assert client.get(key) == value
 
 
@@ -51,8 +52,30 @@ def test_the_agent_starts_as_its_user_with_a_socket_for_its_group(serving):
     assert pwd.getpwuid(status.st_uid).pw_name == "mc"
     assert grp.getgrgid(status.st_gid).gr_name == "mc"
     assert json.loads(run("mcctl", "status", "--json"))["pid"] == serving.pid
-    said = [one["MESSAGE"] for one in serving.journal() if one["SYSLOG_IDENTIFIER"] == "mc-agent"]
-    assert any("event=ready" in line for line in said)
+
+
+def test_the_journal_has_the_fields_of_each_line(serving):
+    ready = next(entry for entry in serving.journal() if entry.get("MC_EVENT") == "ready")
+    assert ready["MESSAGE"] == f"event=ready pid={serving.pid} socket={SOCKET}"
+    assert ready["MC_PID"] == str(serving.pid) and ready["MC_SOCKET"] == SOCKET
+    assert ready["PRIORITY"] == "6" and ready["SYSLOG_IDENTIFIER"] == "mc-agent"
+
+
+def test_a_journal_that_hangs_stops_no_client(agent):
+    agent.configure('pool_bytes = "64MiB"\nlog_level = "debug"\n')
+    agent.do("start")
+    journald = int(run("systemctl", "show", "--value", "--property=MainPID", "systemd-journald"))
+    stop_process(journald)
+    try:
+        # The end of a session is a line; the socket of the journal holds some hundred lines.
+        for _ in range(2000):
+            put_objects(1)
+        assert json.loads(run("mcctl", "status", "--json"))["pid"] == agent.pid
+    finally:
+        os.kill(journald, signal.SIGCONT)
+    agent.do("restart")
+    check_objects(1)
+    assert agent.show("NRestarts") == "0"
 
 
 @pytest.mark.parametrize(
@@ -184,8 +207,10 @@ def test_a_thousand_clients_stay_through_a_restart(agent):
 def test_a_wrong_configuration_is_named_in_the_journal_and_costs_no_object(serving):
     good = open("/etc/mc/agent.toml").read()
     serving.configure(good + "pool_byts = 7\n")
-    subprocess.run(["systemctl", "restart", "mc-agent"], timeout=WATCHDOG_S, check=False)
-    until(lambda: any("pool_byts" in entry["MESSAGE"] for entry in serving.journal()))
+    serving.try_to("restart")
+    until(lambda: "not_started" in serving.events())
+    failure = next(entry for entry in serving.journal() if entry.get("MC_EVENT") == "not_started")
+    assert failure["PRIORITY"] == "3" and "pool_byts" in failure["MC_CAUSE"]
     serving.configure(good)
     until(serving.is_active)
     check_objects()
@@ -195,10 +220,50 @@ def test_an_agent_without_its_port_says_so_and_tries_again(agent):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         agent.configure(f'listen = "127.0.0.1:{port}"\nmasters = "127.0.0.1:1"\n')
-        subprocess.run(["systemctl", "start", "mc-agent"], timeout=WATCHDOG_S, check=False)
-        until(lambda: any(str(port) in entry["MESSAGE"] for entry in agent.journal()))
+        agent.try_to("start")
+        until(lambda: agent.says(str(port)))
         assert not agent.is_active()
     until(agent.is_active)
+
+
+def test_an_agent_whose_metrics_port_is_in_use_serves_without_metrics(agent):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        agent.configure(f'metrics_listen = "127.0.0.1:{port}"\n')
+        agent.do("start")
+        put_objects()
+    until(lambda: "no_metrics" in agent.events())
+    assert agent.says(str(port))
+
+
+def test_an_agent_without_room_in_its_folder_says_so_and_tries_again(agent):
+    folder = pathlib.Path(SOCKET).parent
+    folder.mkdir(exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "tmpfs", folder)
+    try:
+        agent.configure("")
+        agent.try_to("start")
+        until(lambda: agent.says("No space left on device", str(folder)))
+    finally:
+        run("umount", "--lazy", folder)
+    until(agent.is_active)
+
+
+def test_an_agent_without_the_devices_of_its_options_names_the_remedy(agent):
+    agent.configure(
+        f'transports = "rdma"\nmasters = "127.0.0.1:1"\nlisten = "127.0.0.1:{free_port()}"\n'
+    )
+    agent.try_to("start")
+    until(lambda: agent.says("no RDMA device", 'transports = "auto"'))
+
+
+def test_the_unit_lets_the_agent_use_libfabric(agent):
+    agent.configure(
+        'transports = "fabric"\nfabric_provider = "tcp;ofi_rxm"\nmasters = "127.0.0.1:1"\n'
+        f'listen = "127.0.0.1:{free_port()}"\n'
+    )
+    agent.do("start")
+    until(lambda: "with_fabric" in agent.events())
 
 
 def test_the_agent_starts_with_the_drop_in_for_devices(agent):
@@ -209,3 +274,42 @@ def test_the_agent_starts_with_the_drop_in_for_devices(agent):
     run("systemctl", "daemon-reload")
     agent.do("start")
     assert agent.show("PrivateDevices") == "no" and agent.is_active()
+
+
+@pytest.fixture
+def activated(agent):
+    """An agent that systemd starts for the first client."""
+    agent.configure('pool_bytes = "64MiB"\n')
+    run("systemctl", "start", "mc-agent.socket")
+    yield agent
+    run("systemctl", "stop", "mc-agent.socket")
+
+
+def test_the_first_client_starts_the_agent(activated):
+    assert not activated.is_active()
+    put_objects()
+    assert activated.is_active()
+    status = os.stat(SOCKET)
+    assert stat.S_IMODE(status.st_mode) == 0o660
+    assert grp.getgrgid(status.st_gid).gr_name == "mc"
+
+
+def test_clients_that_come_while_the_agent_restarts_wait_for_the_agent(activated):
+    put_objects()
+    for kill in range(5):
+        activated.kill()
+        check_objects()  # connects at once
+        activated.await_restart(kill)
+    activated.do("restart")
+    check_objects()
+    activated.do("stop")
+    put_objects()  # a stop of the agent alone: the next client starts the next agent
+    check_objects()
+
+
+def test_an_agent_whose_socket_is_not_that_of_its_socket_unit_says_so(activated):
+    activated.configure('socket = "/run/mc/other.sock"\n')
+    activated.try_to("start")
+    until(lambda: activated.says("/run/mc/other.sock", "mc-agent.socket"))
+    activated.configure("")
+    until(activated.is_active)

@@ -6,6 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "transport/fabric/fabric_transport.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/topology/device_tree.h"
@@ -15,6 +18,16 @@
 namespace mc::agent {
 
 namespace {
+
+// A unit with PrivateDevices hides the devices that the host has.
+std::string hidden_devices() {
+  std::error_code ignored;
+  const bool has = std::filesystem::exists("/sys/class/infiniband_verbs", ignored);
+  const bool sees = std::filesystem::exists("/dev/infiniband", ignored);
+  return has && !sees ? "; this process may not see the host's devices: the unit mc-agent.service "
+                        "needs its drop-in rdma.conf"
+                      : "";
+}
 
 using Opened = Result<std::unique_ptr<transport::OneSidedTransport>>;
 
@@ -117,11 +130,12 @@ Result<OneSidedWay> open_one_sided_way(const Options& options, transport::NodeId
     }
     const std::string why(opened.error().text());
     if (wanted == name) {
-      return fail(opened.error().code(),
-                  "transports = \"" + wanted + "\": " + why + "; or say transports = \"auto\"");
+      return fail(opened.error().code(), "transports = \"" + wanted + "\": " + why +
+                                             hidden_devices() + "; or say transports = \"auto\"");
     }
     way.why_not += (way.why_not.empty() ? "" : "; ") + why;
   }
+  way.why_not += hidden_devices();
   spdlog::info("event=tcp_alone cause=\"{}\"", way.why_not);
   return way;
 }
