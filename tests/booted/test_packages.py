@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages on a machine on which mc never was: tests/run --debian."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import run
+from machine import TIME_SCALE, WATCHDOG_S, until
+
+PACKAGES = ("libmc0", "libmc-dev", "mc-agent", "mc-master", "mcctl", "python3-mckv")
+SOCKET = "/run/mc/agent.sock"
+CONFIG = pathlib.Path("/etc/mc")
+OBJECTS = {b"key %d" % number: bytes([number]) * 5000 for number in range(100)}
+
+
+def apt(*words):
+    done = subprocess.run(
+        ["apt-get", "-q", "-y", "-o", "Dpkg::Options::=--force-confold", *words],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        capture_output=True, text=True, timeout=300 * TIME_SCALE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def install(release):
+    apt(
+        "install",
+        "--no-install-recommends",
+        *map(str, pathlib.Path(f"/packages/{release}").glob("*.deb")),
+    )
+
+
+def unit_is(state, unit="mc-agent"):
+    done = subprocess.run(["systemctl", "is-" + state, "--quiet", unit], check=False)
+    return done.returncode == 0
+
+
+def pid_of_agent():
+    return json.loads(run("mcctl", "status", "--json"))["pid"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lists():
+    apt("update")
+
+
+@pytest.fixture
+def first():
+    """The first release, freshly installed."""
+    install(1)
+    until(lambda: unit_is("active"))
+    yield
+    run("dpkg", "--purge", *PACKAGES)
+
+
+def test_the_services_run_and_the_commands_work(first):
+    for unit in ("mc-agent", "mc-master"):
+        assert unit_is("active", unit) and unit_is("enabled", unit)
+    pathlib.Path("/tmp/value").write_bytes(b"value")
+    run("mcctl", "put", "key", "/tmp/value")
+    assert run("mcctl", "get", "key") == "value"
+    code = "import mckv; print(mckv.Client().get('key'), mckv.__version__)"
+    assert run("python3", "-c", code).startswith("b'value'")
+    assert "mc-agent" in run("python3", "-c", "import mckv; print(mckv.program('mc-agent'))")
+    assert "usage" in run("mckv", "--help").lower()
+
+
+@pytest.mark.parametrize("build", ["", "example_"])
+def test_programs_built_against_the_packages_run(first, build):
+    for name in ("put_get_view", "batch_async", "transfer"):
+        run(f"/packages/examples/{build}{name}")
+
+
+def test_an_upgrade_under_load_loses_no_object_and_breaks_no_view(first):
+    sys.path.insert(0, "/usr/lib/python3/dist-packages")
+    import mckv
+
+    ended = threading.Event()
+    longest_get_s, longest_put_s, gets, wrong = 0.0, 0.0, 0, []
+
+    def load():
+        nonlocal longest_get_s, longest_put_s, gets
+        with mckv.Client(SOCKET, timeout=WATCHDOG_S) as client:
+            while not ended.is_set():
+                for key, value in OBJECTS.items():
+                    begun = time.monotonic()
+                    if client.get(key) != value:
+                        wrong.append(key)
+                    longest_get_s = max(longest_get_s, time.monotonic() - begun)
+                    gets += 1
+                begun = time.monotonic()
+                client.put(b"put %d" % (gets % 1000), b"x" * 5000)
+                longest_put_s = max(longest_put_s, time.monotonic() - begun)
+
+    with mckv.Client(SOCKET, timeout=WATCHDOG_S) as client:
+        for key, value in OBJECTS.items():
+            client.put(key, value)
+        view = client.view(b"key 7")
+        before = pid_of_agent()
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            install(2)
+            until(lambda: unit_is("active"))
+            at = gets
+            until(lambda: gets > at + 1000 or not thread.is_alive())
+        finally:
+            ended.set()
+            thread.join(WATCHDOG_S)
+        assert not thread.is_alive() and not wrong
+        assert pid_of_agent() != before
+        assert bytes(view) == OBJECTS[b"key 7"]
+    print(
+        f"{gets} gets, the longest took {longest_get_s * 1e3:.0f} ms, "
+        f"the longest put {longest_put_s * 1e3:.0f} ms"
+    )
+
+
+def test_an_upgrade_keeps_the_configuration_and_starts_no_stopped_service(first):
+    text = CONFIG.joinpath("agent.toml").read_text() + '\npool_bytes = "96MiB"\n'
+    CONFIG.joinpath("agent.toml").write_text(text)
+    run("systemctl", "disable", "--now", "mc-master")
+    install(2)
+    assert CONFIG.joinpath("agent.toml").read_text() == text
+    until(lambda: unit_is("active"))
+    assert json.loads(run("mcctl", "status", "--json"))["namespaces"][0]["pool_bytes"] == 96 << 20
+    assert not unit_is("active", "mc-master") and not unit_is("enabled", "mc-master")
+
+
+def test_a_removal_stops_the_services_and_a_purge_leaves_the_keys_of_the_administrator(first):
+    key = CONFIG / "cluster.key"
+    key.write_text("k" * 64)
+    run("dpkg", "--remove", *PACKAGES)
+    assert not unit_is("active") and not unit_is("active", "mc-master")
+    assert not pathlib.Path("/usr/bin/mc-agent").exists()
+    assert CONFIG.joinpath("agent.toml").exists()
+    run("dpkg", "--purge", *PACKAGES)
+    assert [path.name for path in CONFIG.iterdir()] == ["cluster.key"]
+    key.unlink()
+    install(1)
+    until(lambda: unit_is("active"))
+    run("dpkg", "--purge", *PACKAGES)
+    assert not CONFIG.exists()
+    assert not list(pathlib.Path("/").glob("usr/lib/systemd/system/mc-*"))
