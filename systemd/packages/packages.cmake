@@ -32,14 +32,16 @@ function(mc_package name section summary description)
   install(FILES ${PROJECT_SOURCE_DIR}/systemd/packages/copyright DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${name}
     COMPONENT ${name})
 endfunction()
+# In a container: the readers of sysusers.d and tmpfiles.d without systemd.
+set(readers "systemd (>= 252) | systemd-standalone-sysusers" "systemd (>= 252) | systemd-standalone-tmpfiles")
 set(same "(= ${PROJECT_VERSION}-${MC_PACKAGE_RELEASE})")
 mc_package(libmc0 libs "client libraries" "Inference processes put and get objects with libmc and libmc-transfer.")
 mc_package(libmc-dev libdevel "development files" "Headers for C and C++, a CMake package, and files of pkg-config."
   "libmc0 ${same}" libexpected-dev)
 mc_package(mc-agent net "agent" "The agent owns the pool of a host and serves processes and other agents."
-  "systemd (>= 252)")
+  ${readers})
 mc_package(mc-master net "master" "The master knows which agents of a cluster hold which objects."
-  "systemd (>= 252)")
+  ${readers})
 mc_package(mcctl admin "command line" "Shows agents and clusters, resizes segments and moves objects.")
 if(MC_PYTHON)
   # The extension modules are made for one version of Python.

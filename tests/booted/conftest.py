@@ -7,6 +7,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -103,6 +105,51 @@ class Unit:
         subprocess.run(["systemctl", "reset-failed", self.name], capture_output=True, check=False)
         self._config.unlink(missing_ok=True)
         self.set()
+
+
+class Load:
+    """A client in a thread that gets objects and puts others until the end of the block."""
+
+    def __init__(self, socket, objects):
+        self._socket, self._objects = socket, objects
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.gets = 0
+        self._wrong = []
+        self._longest_get_s = self._longest_put_s = 0.0
+
+    def _run(self):
+        import mckv
+
+        with mckv.Client(self._socket, timeout=WATCHDOG_S) as client:
+            while not self._ended.is_set():
+                for key, value in self._objects.items():
+                    begun = time.monotonic()
+                    if client.get(key) != value:
+                        self._wrong.append(key)
+                    self._longest_get_s = max(self._longest_get_s, time.monotonic() - begun)
+                    self.gets += 1
+                begun = time.monotonic()
+                client.put(b"put %d" % (self.gets % 1000), b"x" * 5000)
+                self._longest_put_s = max(self._longest_put_s, time.monotonic() - begun)
+
+    def goes_on(self):
+        before = self.gets
+        until(lambda: self.gets > before + 1000 or not self._thread.is_alive())
+        assert self._thread.is_alive()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._ended.set()
+        self._thread.join(WATCHDOG_S)
+        assert not self._thread.is_alive() and not self._wrong
+        print(
+            f"{self.gets} gets, the longest took {self._longest_get_s * 1e3:.0f} ms, "
+            f"the longest put {self._longest_put_s * 1e3:.0f} ms"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

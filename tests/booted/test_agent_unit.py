@@ -12,12 +12,10 @@ import signal
 import socket
 import stat
 import subprocess
-import threading
-import time
 
 import mckv
 import pytest
-from conftest import run
+from conftest import Load, run
 from machine import TIME_SCALE, WATCHDOG_S, free_port, is_stopped, stop_process, until
 
 SOCKET = "/run/mc/agent.sock"
@@ -149,39 +147,11 @@ def test_a_resized_pool_keeps_its_size(serving, end):
 
 
 def test_gets_go_on_while_the_agent_is_restarted_under_load(serving):
-    """The gap is the longest get; no get fails and no byte is wrong."""
-    ended = threading.Event()
-    longest_s, gets, wrong = 0.0, 0, []
-
-    def load():
-        nonlocal longest_s, gets
-        with mckv.Client(SOCKET, timeout=WATCHDOG_S) as client:
-            while not ended.is_set():
-                for key, value in OBJECTS.items():
-                    begun = time.monotonic()
-                    if client.get(key) != value:
-                        wrong.append(key)
-                    longest_s = max(longest_s, time.monotonic() - begun)
-                    gets += 1
-                client.put(b"put %d" % gets, b"x" * 5000)
-
-    def works():
-        before = gets
-        until(lambda: gets > before + 1000 or not thread.is_alive())
-        assert thread.is_alive()
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
+    with Load(SOCKET, OBJECTS) as load:
         for _ in range(3):
-            works()
+            load.goes_on()
             serving.do("restart")
-        works()
-    finally:
-        ended.set()
-        thread.join(WATCHDOG_S)
-    assert not thread.is_alive() and not wrong
-    print(f"{gets} gets, the longest took {longest_s * 1e3:.0f} ms")
+        load.goes_on()
 
 
 def test_a_thousand_clients_stay_through_a_restart(agent):

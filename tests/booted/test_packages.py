@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages on a machine on which mc never was: tests/run --debian."""
+"""The wheel and the Debian packages on a machine on which mc never was: tests/run --debian."""
 
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
-from conftest import run
+from conftest import Load, run
 from machine import TIME_SCALE, WATCHDOG_S, until
 
 PACKAGES = ("libmc0", "libmc-dev", "mc-agent", "mc-master", "mcctl", "python3-mckv")
@@ -50,6 +48,30 @@ def lists():
     apt("update")
 
 
+def test_the_wheel_alone_brings_programs_and_libraries(tmp_path):
+    """Before the packages, whose dependencies bring the same libraries."""
+    assert "libspdlog" not in run("ldconfig", "--print-cache")
+    apt("install", "--no-install-recommends", "python3-venv")
+    run("python3", "-m", "venv", tmp_path)
+    (wheel,) = pathlib.Path("/packages/wheel").glob("*.whl")
+    run(tmp_path / "bin/pip", "install", "--no-index", wheel)
+    for program in ("mc-agent", "mc-master", "mcctl"):
+        run(tmp_path / "bin" / program, "--version")
+    with subprocess.Popen(
+        [tmp_path / "bin/mc-agent", f"--runtime-dir={tmp_path}", "--pool-bytes=64MiB"]
+    ) as agent:
+        address = str(tmp_path / "agent.sock")
+        until(lambda: os.path.exists(address))
+        code = (
+            "import mckv; client = mckv.Client(); client.put('key', b'value'); "
+            "print(client.view('key').tobytes())"
+        )
+        environment = {"MC_AGENT": address, "PATH": os.environ["PATH"]}
+        assert "b'value'" in run(tmp_path / "bin/python", "-c", code, env=environment)
+        assert run(tmp_path / "bin/mcctl", "get", "key", env=environment) == "value"
+        agent.terminate()
+
+
 @pytest.fixture
 def first():
     """The first release, freshly installed."""
@@ -81,45 +103,17 @@ def test_an_upgrade_under_load_loses_no_object_and_breaks_no_view(first):
     sys.path.insert(0, "/usr/lib/python3/dist-packages")
     import mckv
 
-    ended = threading.Event()
-    longest_get_s, longest_put_s, gets, wrong = 0.0, 0.0, 0, []
-
-    def load():
-        nonlocal longest_get_s, longest_put_s, gets
-        with mckv.Client(SOCKET, timeout=WATCHDOG_S) as client:
-            while not ended.is_set():
-                for key, value in OBJECTS.items():
-                    begun = time.monotonic()
-                    if client.get(key) != value:
-                        wrong.append(key)
-                    longest_get_s = max(longest_get_s, time.monotonic() - begun)
-                    gets += 1
-                begun = time.monotonic()
-                client.put(b"put %d" % (gets % 1000), b"x" * 5000)
-                longest_put_s = max(longest_put_s, time.monotonic() - begun)
-
     with mckv.Client(SOCKET, timeout=WATCHDOG_S) as client:
         for key, value in OBJECTS.items():
             client.put(key, value)
         view = client.view(b"key 7")
         before = pid_of_agent()
-        thread = threading.Thread(target=load)
-        thread.start()
-        try:
+        with Load(SOCKET, OBJECTS) as load:
             install(2)
             until(lambda: unit_is("active"))
-            at = gets
-            until(lambda: gets > at + 1000 or not thread.is_alive())
-        finally:
-            ended.set()
-            thread.join(WATCHDOG_S)
-        assert not thread.is_alive() and not wrong
+            load.goes_on()
         assert pid_of_agent() != before
         assert bytes(view) == OBJECTS[b"key 7"]
-    print(
-        f"{gets} gets, the longest took {longest_get_s * 1e3:.0f} ms, "
-        f"the longest put {longest_put_s * 1e3:.0f} ms"
-    )
 
 
 def test_an_upgrade_keeps_the_configuration_and_starts_no_stopped_service(first):
