@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -93,6 +94,17 @@ class Unit:
 
     def kill(self, signal="KILL"):
         run("systemctl", "kill", f"--signal={signal}", "--kill-whom=main", self.name)
+
+    def try_without_port(self, configure):
+        """Starts the unit while its port is taken: the journal names the port, and the unit runs
+        once the port is free. configure: writes the configuration with a port."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            configure(port)
+            self.try_to("start")
+            until(lambda: self.says(str(port)))
+            assert not self.is_active()
+        until(self.is_active)
 
     def await_restart(self, restarts):
         until(lambda: int(self.show("NRestarts")) > restarts and self.is_active())

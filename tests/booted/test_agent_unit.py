@@ -187,13 +187,9 @@ def test_a_wrong_configuration_is_named_in_the_journal_and_costs_no_object(servi
 
 
 def test_an_agent_without_its_port_says_so_and_tries_again(agent):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        agent.configure(f'listen = "127.0.0.1:{port}"\nmasters = "127.0.0.1:1"\n')
-        agent.try_to("start")
-        until(lambda: agent.says(str(port)))
-        assert not agent.is_active()
-    until(agent.is_active)
+    agent.try_without_port(
+        lambda port: agent.configure(f'listen = "127.0.0.1:{port}"\nmasters = "127.0.0.1:1"\n')
+    )
 
 
 def test_an_agent_whose_metrics_port_is_in_use_serves_without_metrics(agent):

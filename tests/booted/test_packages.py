@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -48,28 +49,52 @@ def lists():
     apt("update")
 
 
-def test_the_wheel_alone_brings_programs_and_libraries(tmp_path):
-    """Before the packages, whose dependencies bring the same libraries."""
+@pytest.fixture
+def from_wheel(tmp_path):
+    """An agent from the wheel alone: (folder of programs, environment of its clients).
+
+    Before the packages, whose dependencies bring the same libraries.
+    """
     assert "libspdlog" not in run("ldconfig", "--print-cache")
-    apt("install", "--no-install-recommends", "python3-venv")
-    run("python3", "-m", "venv", tmp_path)
+    apt("install", "--no-install-recommends", "python3-venv", "python3-numpy")
+    run("python3", "-m", "venv", "--system-site-packages", tmp_path)
+    programs = tmp_path / "bin"
     (wheel,) = pathlib.Path("/packages/wheel").glob("*.whl")
-    run(tmp_path / "bin/pip", "install", "--no-index", wheel)
-    for program in ("mc-agent", "mc-master", "mcctl"):
-        run(tmp_path / "bin" / program, "--version")
-    with subprocess.Popen(
-        [tmp_path / "bin/mc-agent", f"--runtime-dir={tmp_path}", "--pool-bytes=64MiB"]
-    ) as agent:
-        address = str(tmp_path / "agent.sock")
+    run(programs / "pip", "install", "--no-index", wheel)
+    agent = subprocess.Popen(
+        [programs / "mc-agent", f"--runtime-dir={tmp_path}", "--pool-bytes=64MiB"]
+    )
+    address = str(tmp_path / "agent.sock")
+    try:
         until(lambda: os.path.exists(address))
-        code = (
-            "import mckv; client = mckv.Client(); client.put('key', b'value'); "
-            "print(client.view('key').tobytes())"
-        )
-        environment = {"MC_AGENT": address, "PATH": os.environ["PATH"]}
-        assert "b'value'" in run(tmp_path / "bin/python", "-c", code, env=environment)
-        assert run(tmp_path / "bin/mcctl", "get", "key", env=environment) == "value"
+        yield programs, {"MC_AGENT": address, "PATH": os.environ["PATH"]}
+    finally:
         agent.terminate()
+        agent.wait(WATCHDOG_S)
+
+
+def test_the_wheel_alone_brings_programs_and_libraries(from_wheel):
+    programs, environment = from_wheel
+    for program in ("mc-agent", "mc-master", "mcctl"):
+        run(programs / program, "--version")
+    code = (
+        "import mckv; client = mckv.Client(); client.put('mine', b'value'); "
+        "print(client.view('mine').tobytes())"
+    )
+    assert "b'value'" in run(programs / "python", "-c", code, env=environment)
+    assert run(programs / "mcctl", "get", "mine", env=environment) == "value"
+    # The README's lines, whose array is NumPy's.
+    page = pathlib.Path(__file__).parents[2].joinpath("README.md").read_text()
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    prelude = "import mckv, numpy\narray = numpy.arange(4, dtype='f4')\n"
+    view = lines.strip().splitlines()[-1].partition("#")[0].strip()
+    assert view.startswith("client.view(")
+    run(
+        programs / "python",
+        "-c",
+        f"{prelude}{lines}assert ({view} == array).all()",
+        env=environment,
+    )
 
 
 @pytest.fixture
@@ -120,9 +145,12 @@ def test_an_upgrade_keeps_the_configuration_and_starts_no_stopped_service(first)
     text = CONFIG.joinpath("agent.toml").read_text() + '\npool_bytes = "96MiB"\n'
     CONFIG.joinpath("agent.toml").write_text(text)
     run("systemctl", "disable", "--now", "mc-master")
+    run("systemctl", "disable", "mc-agent")
+    before = pid_of_agent()
     install(2)
     assert CONFIG.joinpath("agent.toml").read_text() == text
     until(lambda: unit_is("active"))
+    assert pid_of_agent() != before
     assert json.loads(run("mcctl", "status", "--json"))["namespaces"][0]["pool_bytes"] == 96 << 20
     assert not unit_is("active", "mc-master") and not unit_is("enabled", "mc-master")
 
@@ -134,6 +162,8 @@ def test_a_removal_stops_the_services_and_a_purge_leaves_the_keys_of_the_adminis
     assert not unit_is("active") and not unit_is("active", "mc-master")
     assert not pathlib.Path("/usr/bin/mc-agent").exists()
     assert CONFIG.joinpath("agent.toml").exists()
+    install(1)
+    until(lambda: unit_is("active"))
     run("dpkg", "--purge", *PACKAGES)
     assert [path.name for path in CONFIG.iterdir()] == ["cluster.key"]
     key.unlink()

@@ -33,6 +33,19 @@ class RpcHandshakeTest : public testing::Test {
     options.key = std::move(key);
     return options;
   }
+  static ListenerOptions with_tls(const conformance::Certificates& certificates) {
+    ListenerOptions options = with_key(key_of('k'));
+    options.tls.cert = certificates.cert;
+    options.tls.key = certificates.key;
+    return options;
+  }
+  static TlsContext trusting(const std::string& ca) {
+    TlsOptions options;
+    options.ca = ca;
+    auto tls = dialer_tls(options);
+    EXPECT_TRUE(tls.has_value());
+    return tls ? *tls : TlsContext();
+  }
   Result<std::shared_ptr<RpcLink>> dial_with(auth::ClusterKey key, std::uint64_t cluster = 0,
                                              TlsContext tls = nullptr) {
     DialOptions options;
@@ -255,22 +268,12 @@ TEST_F(RpcHandshakeTest, TlsChecksTheCertificateBeforeTheProof) {
   const TempDirectory elsewhere;
   const conformance::Certificates certificates(directory);
   const conformance::Certificates others(elsewhere);
-  ListenerOptions options = with_key(key_of('k'));
-  options.tls.cert = certificates.cert;
-  options.tls.key = certificates.key;
-  listen(options);
-  const auto tls_of = [](const std::string& ca) {
-    TlsOptions dialing;
-    dialing.ca = ca;
-    return dialer_tls(dialing);
-  };
-  const auto trusted = tls_of(certificates.ca);
-  const auto distrusted = tls_of(others.ca);
-  ASSERT_TRUE(trusted.has_value() && distrusted.has_value());
-  const auto link = dial_with(key_of('k'), 0, *trusted);
+  listen(with_tls(certificates));
+  const TlsContext trusted = trusting(certificates.ca);
+  const auto link = dial_with(key_of('k'), 0, trusted);
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
-  EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_WRONG_KEY);
-  EXPECT_EQ(dial_with(key_of('k'), 0, *distrusted).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with(key_of('x'), 0, trusted).error().code(), MC_WRONG_KEY);
+  EXPECT_EQ(dial_with(key_of('k'), 0, trusting(others.ca)).error().code(), MC_PERMISSION_DENIED);
   EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
 }
 
@@ -279,22 +282,16 @@ TEST_F(RpcHandshakeTest, RenewedCertificatesCountFromTheNextHandshakeOn) {
   const TempDirectory elsewhere;
   const conformance::Certificates certificates(directory);
   const conformance::Certificates others(elsewhere);
-  ListenerOptions options = with_key(key_of('k'));
-  options.tls.cert = certificates.cert;
-  options.tls.key = certificates.key;
-  listen(options);
-  TlsOptions dialing;
-  dialing.ca = certificates.ca;
-  const auto tls = dialer_tls(dialing);
-  ASSERT_TRUE(tls.has_value());
-  const auto before = dial_with(key_of('k'), 0, *tls);
+  listen(with_tls(certificates));
+  const TlsContext tls = trusting(certificates.ca);
+  const auto before = dial_with(key_of('k'), 0, tls);
   ASSERT_TRUE(before.has_value()) << before.error().to_string();
   std::filesystem::rename(others.cert, certificates.cert);
   std::filesystem::rename(others.key, certificates.key);
-  EXPECT_EQ(dial_with(key_of('k'), 0, *tls).error().code(), MC_PERMISSION_DENIED)
+  EXPECT_EQ(dial_with(key_of('k'), 0, tls).error().code(), MC_PERMISSION_DENIED)
       << "of another authority";
   std::filesystem::rename(others.ca, certificates.ca);
-  const auto after = dial_with(key_of('k'), 0, *tls);
+  const auto after = dial_with(key_of('k'), 0, tls);
   EXPECT_TRUE(after.has_value()) << after.error().to_string();
 }
 
