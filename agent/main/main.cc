@@ -96,14 +96,15 @@ int main(int argc, char** argv) {
   if (words.exit_code) return *words.exit_code;
   const bool keeper =
       std::erase_if(words.flags, [&](const auto& flag) { return flag.first == kKeeper; }) > 0;
-  const mc::log::ProgramLog log("mc-agent");
   auto options = mc::agent::load_options(words.config, words.flags, environ);
+  // The keeper logs nothing, and forks: no thread of a log may run there.
+  if (keeper && options) {
+    return mc::agent::run_keeper(options->options.runtime_dir, options->options.keep_seconds);
+  }
+  const mc::log::ProgramLog log("mc-agent");
   if (!options) {
     log.report_failure(options.error().text());
     return 2;
-  }
-  if (keeper) {
-    return mc::agent::run_keeper(options->options.runtime_dir, options->options.keep_seconds);
   }
   spdlog::set_level(spdlog::level::from_str(options->options.log_level));
   return run_agent(*options, log);

@@ -44,6 +44,7 @@ ClusterKey::~ClusterKey() {
 Result<ClusterKey> ClusterKey::from_text(std::string_view text) {
   constexpr std::string_view kHashes = "hashes ";
   ClusterKey key;
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
   for (std::size_t line = 1; line == 1 || !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view word = text.substr(0, end);
@@ -56,6 +57,11 @@ Result<ClusterKey> ClusterKey::from_text(std::string_view text) {
                                            ": a cluster key has 32 to 4,096 bytes, this one " +
                                            std::to_string(word.size()) +
                                            "; make one with: openssl rand -hex 32");
+    }
+    if (hashes && !key.hashes_.empty()) {
+      return fail(MC_INVALID_ARGUMENT, "line " + std::to_string(line) +
+                                           ": a second line 'hashes'; keep the first, with which "
+                                           "the pools were filled");
     }
     if (hashes) {
       key.hashes_ = word;

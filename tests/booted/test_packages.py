@@ -155,6 +155,16 @@ def test_an_upgrade_keeps_the_configuration_and_starts_no_stopped_service(first)
     assert not unit_is("active", "mc-master") and not unit_is("enabled", "mc-master")
 
 
+def test_an_upgrade_with_a_wrong_configuration_installs_and_names_the_journal(first):
+    text = CONFIG.joinpath("agent.toml").read_text()
+    CONFIG.joinpath("agent.toml").write_text(text + "\npool_byts = 7\n")
+    install(2)
+    assert "ok installed" in run("dpkg-query", "--show", "--showformat=${Status}", "mc-agent")
+    assert not unit_is("active")
+    CONFIG.joinpath("agent.toml").write_text(text)
+    until(lambda: unit_is("active"))
+
+
 def test_a_removal_stops_the_services_and_a_purge_leaves_the_keys_of_the_administrator(first):
     key = CONFIG / "cluster.key"
     key.write_text("k" * 64)

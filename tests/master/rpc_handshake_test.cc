@@ -399,7 +399,9 @@ TEST(ClusterKeyFile, ALineThatIsNoKeyIsNamed) {
   EXPECT_THAT(error_of(key + "\n\n" + key), testing::HasSubstr("line 2"));
   EXPECT_THAT(error_of("hashes " + key), testing::HasSubstr("no line with the key itself"));
   EXPECT_THAT(error_of(""), testing::HasSubstr("line 1"));
-  EXPECT_EQ(error_of(key + "\r\n"), "");
+  EXPECT_THAT(error_of(key + "\nhashes " + key + "\nhashes " + key),
+              testing::HasSubstr("line 3: a second line 'hashes'"));
+  EXPECT_EQ(error_of(key + "\r\n\n"), "");
 }
 
 TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {

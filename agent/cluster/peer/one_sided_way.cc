@@ -22,7 +22,8 @@ namespace {
 // A unit with PrivateDevices hides the devices that the host has.
 std::string hidden_devices() {
   std::error_code ignored;
-  const bool has = std::filesystem::exists("/sys/class/infiniband_verbs", ignored);
+  const bool has = std::filesystem::exists("/sys/class/infiniband", ignored) &&
+                   !std::filesystem::is_empty("/sys/class/infiniband", ignored);
   const bool sees = std::filesystem::exists("/dev/infiniband", ignored);
   return has && !sees ? "; this process may not see the host's devices: the unit mc-agent.service "
                         "needs its drop-in rdma.conf"
