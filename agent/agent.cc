@@ -49,8 +49,9 @@ Status make_runtime_dir(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options,
-                                             const OpenCluster& open_cluster) {
-  auto agent = std::unique_ptr<Agent>(new Agent(options, false));
+                                             const OpenCluster& open_cluster,
+                                             const log::RecentEvents* recent_events) {
+  auto agent = std::unique_ptr<Agent>(new Agent(options, false, recent_events));
   raise_descriptor_limit();
   if (Status status = agent->lock_runtime_dir(); !status.ok()) return fail(status);
   auto unit_socket = take_unit_socket(options.options.socket);
@@ -65,7 +66,7 @@ Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options,
 }
 
 Result<std::unique_ptr<Agent>> Agent::create_embedded(const LoadedOptions& options) {
-  auto agent = std::unique_ptr<Agent>(new Agent(options, true));
+  auto agent = std::unique_ptr<Agent>(new Agent(options, true, nullptr));
   agent->kept_ = std::make_unique<KeptFiles>(make_null_store());
   if (Status status = agent->start(nullptr); !status.ok()) return fail(status);
   return agent;
@@ -169,9 +170,10 @@ void Agent::build_parts(std::uint64_t started_ns) {
         if (sessions_) sessions_->collect_pins(tenant, pins);
       },
       [this] { server_.retry_waiting(now_ns()); });
-  admin_ = std::make_unique<Admin>(Admin::Parts{
-      loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, cluster_.get(), started_ns,
-      [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
+  admin_ = std::make_unique<Admin>(
+      Admin::Parts{loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, recent_events_,
+                   cluster_.get(), started_ns,
+                   [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
   control_ = std::make_unique<Control>(options_, embedded_, *admin_, *namespaces_, *sessions_,
                                        server_, events_, wake_.get());
   loop_ = std::make_unique<AgentLoop>(

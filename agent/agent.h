@@ -39,9 +39,11 @@ class Agent {
   using OpenCluster = std::function<Result<std::unique_ptr<Cluster>>(
       const Options& options, std::uint64_t node_id, std::uint64_t incarnation,
       std::uint64_t capacity_bytes)>;
-  // Opens the pools, or takes over the pools of the previous agent. Errors name the remedy.
+  // Opens the pools, or takes over the pools of the previous agent. recent_events: the program's log;
+  // null: none. Errors name the remedy.
   static Result<std::unique_ptr<Agent>> create(const LoadedOptions& options,
-                                               const OpenCluster& open_cluster = nullptr);
+                                               const OpenCluster& open_cluster = nullptr,
+                                               const log::RecentEvents* recent_events = nullptr);
   // A pool inside this process: no runtime directory, no socket file, and no memory kept.
   static Result<std::unique_ptr<Agent>> create_embedded(const LoadedOptions& options);
   ~Agent();
@@ -55,8 +57,11 @@ class Agent {
   Admin& admin() { return *admin_; }
 
  private:
-  Agent(const LoadedOptions& loaded, bool embedded)
-      : loaded_(loaded), options_(loaded_.options), embedded_(embedded) {}
+  Agent(const LoadedOptions& loaded, bool embedded, const log::RecentEvents* recent_events)
+      : loaded_(loaded),
+        options_(loaded_.options),
+        embedded_(embedded),
+        recent_events_(recent_events) {}
   Status lock_runtime_dir();
   Status open_descriptor_store();
   Status start(const OpenCluster& open_cluster);
@@ -72,6 +77,7 @@ class Agent {
   const LoadedOptions loaded_;
   const Options& options_;
   const bool embedded_;
+  const log::RecentEvents* const recent_events_;
   Fd lock_;
   Fd wake_;  // signalled by stop(), suspected sessions and scrubbers
   std::atomic<bool> keep_{false};

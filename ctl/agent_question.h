@@ -52,7 +52,12 @@ class ClientSession {
   mc_client* client_ = nullptr;
 };
 
-inline std::uint64_t timeout_ns(const Context& context) { return context.timeout_ms * 1000000u; }
+// Of a request.
+inline std::uint64_t timeout_ms(const Context& context) {
+  constexpr std::uint64_t kUsualMs = 5000;
+  return context.timeout_ms != 0 ? context.timeout_ms : kUsualMs;
+}
+inline std::uint64_t timeout_ns(const Context& context) { return timeout_ms(context) * 1000000u; }
 
 // If no agent listens at the socket yet, tells so once on a terminal: the next call will wait.
 void announce_wait(Context& context);

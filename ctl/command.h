@@ -25,7 +25,7 @@ namespace mc::ctl {
 struct Context {
   std::string agent;                   // --agent: socket path; empty: the default socket
   std::string name_space = "default";  // --namespace
-  std::uint64_t timeout_ms = 5000;     // --timeout-ms
+  std::uint64_t timeout_ms = 0;        // --timeout-ms; 0: not given
   bool json = false;                   // --json
   bool wait_announced = false;         // the user was told about the wait for the agent
   int exit_code = 0;                   // 0 ok, 1 failed, 2 usage, 3 not found
@@ -75,8 +75,14 @@ Verb put_verb(Context& context);
 Verb get_verb(Context& context);
 Verb rm_verb(Context& context);
 Verb exists_verb(Context& context);
+Verb pin_verb(Context& context);
+Verb evict_verb(Context& context);
 Verb segment_verb(Context& context);
+Verb namespace_verb(Context& context);
 std::vector<Verb> cluster_verbs(Context& context);  // the verbs of verbs/cluster.cc
+Verb trace_verb(Context& context);
+Verb events_verb(Context& context);
+Verb support_bundle_verb(Context& context);
 Verb rails_verb(Context& context);
 Verb top_verb(Context& context);
 Verb topo_verb(Context& context);

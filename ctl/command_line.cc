@@ -2,6 +2,7 @@
 //
 // The parser of mcctl's command line: declarations and words in, values and a run out. No other
 // file of ctl/ includes CLI11, which takes seconds to compile.
+#include <algorithm>
 #include <charconv>
 #include <type_traits>
 
@@ -179,6 +180,9 @@ int run_command_line(Verb& program, Context& context, std::vector<std::string> w
   } catch (const CLI::ParseError& error) {
     std::vector<const Verb*> path = named_verbs(app, program);
     const Failure failure = explain_parse_error(app, error, path);
+    // The parser has stored no option yet if it stopped at a word.
+    const auto arguments = std::ranges::find(words, "--");
+    context.json |= std::find(words.begin(), arguments, "--json") != arguments;
     path.erase(path.begin());
     report(context, words_of(path), kExitUsage, failure);
     return kExitUsage;

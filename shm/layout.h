@@ -163,6 +163,10 @@ struct alignas(kLineBytes) IndexHeader {
   Word64 drop_unused_s;
   // The pool's size without the contributions of processes, of the last resize or configuration.
   Word64 own_pool_bytes;
+  // The capacity that an operator set last, plus one, and the capacity of the configuration at that time. 0
+  // in the first word: no operator has set a capacity.
+  Word64 set_capacity;
+  Word64 configured_capacity_bytes;
   // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
   // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;

@@ -3,6 +3,7 @@
 
 #include <json/reader.h>
 #include <json/writer.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 // Verbs that the cluster answers.
 constexpr std::string_view kClusterVerbs[] = {"cluster",   "nodes", "where", "drain", "ping",
                                               "replicate", "rails", "copy",  "move",  "task"};
-constexpr const char* kNoSuchNamespace = "no such namespace; see mcctl segment list";
+constexpr const char* kNoSuchNamespace = "no such namespace; see mcctl namespace list";
 constexpr const char* kNotYours =
     "only root and the agent's user may make changes; run mcctl as one of these users";
 
@@ -30,7 +31,7 @@ constexpr std::size_t kMostSessions = 256;
 // Channels whose pins are counted for a status: 8 KiB each. The rest would delay the loop.
 constexpr std::size_t kMostPinLooks = 512;
 // By EvictionReason.
-constexpr const char* kEvictionReasons[] = {"room", "capacity", "shrink", "group"};
+constexpr const char* kEvictionReasons[] = {"room", "capacity", "shrink", "group", "operator"};
 static_assert(std::size(kEvictionReasons) == std::size(StoreCounters{}.evictions_for));
 // By shm::Op.
 constexpr const char* kOpNames[] = {"noop",    "reserve", "put",     "put_staged",
@@ -39,6 +40,8 @@ constexpr const char* kOpNames[] = {"noop",    "reserve", "put",     "put_staged
 static_assert(std::size(kOpNames) == RequestCounters::kOps);
 constexpr std::size_t kListLimit = 256;
 constexpr std::size_t kListBytes = 128 * 1024;
+constexpr std::uint64_t kMaxCapacityBytes = 1ull << 60;
+constexpr std::size_t kMostEvents = 64;  // of an answer
 
 Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
 
@@ -148,11 +151,15 @@ std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
   if (verb == "status") return text_of(status());
   if (verb == "segments") return text_of(segments());
   if (verb == "config") return text_of(config());
+  if (verb == "trace") return text_of(trace(request, peer));
   if (!may_change_pools(peer.uid)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
+  if (verb == "events") return text_of(recent_events(request));
   if (verb == "resize") return text_of(resize(request));
   if (verb == "contribute") return text_of(contribute(request, peer));
   if (verb == "create_namespace") return text_of(create_namespace(request));
   if (verb == "drop_namespace") return text_of(drop_namespace(request));
+  if (verb == "set_capacity") return text_of(set_capacity(request));
+  if (verb == "evict") return text_of(evict(request));
   return text_of(failure(MC_UNSUPPORTED, "this agent has no verb '" + std::string(verb) +
                                              "'; mcctl and the agent may differ in version"));
 }
@@ -164,8 +171,8 @@ Json::Value Admin::status() {
   value["version"] = mc_version();
   value["pid"] = ::getpid();
   value["uptime_s"] = u64((now_ns() - at_.started_ns) / 1000000000u);
-  value["node_id"] = u64(at_.node.node_id());
-  value["incarnation"] = u64(at_.node.incarnation());
+  value["node_id"] = std::to_string(at_.node.node_id());
+  value["incarnation"] = std::to_string(at_.node.incarnation());
   value["socket"] = at_.options.options.socket;
   value["ready"] = true;
   if (at_.cluster != nullptr) {
@@ -238,6 +245,7 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   value["name"] = tenant.name;
   value["mode"] = tenant.isolated ? "isolated" : "direct";
   value["clustered"] = tenant.clustered;
+  value["configured"] = !tenant.temporary;
   value["policy"] = std::string(store.policy_name());
   value["pool_bytes"] = u64(store.pool().target_bytes());
   value["reserved_bytes"] = u64(store.pool().reserved_bytes());
@@ -333,7 +341,7 @@ Json::Value Admin::list(const Tenant& tenant, const Json::Value& request) {
     Json::Value item;
     item["key"] = escape_key(object.key);
     item["length"] = u64(object.length);
-    item["version"] = u64(object.version);
+    item["version"] = std::to_string(object.version);
     item["pin"] = object.pin == MC_PIN_HARD ? "hard" : object.pin == MC_PIN_SOFT ? "soft" : "none";
     item["extents"] = object.extent_count;
     item["group"] = object.group;
@@ -406,7 +414,7 @@ Status Admin::may_have(const Tenant& tenant, std::uint64_t pool_bytes) {
 Json::Value Admin::resize(const Json::Value& request) {
   const auto tenant = at_.namespaces.find(word(request, "namespace"));
   if (!tenant) {
-    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl namespace list");
   }
   const std::uint64_t bytes = number(request, "pool_bytes");
   if (Status status = may_have(*tenant, bytes); !status.ok()) return failure(status);
@@ -415,6 +423,8 @@ Json::Value Admin::resize(const Json::Value& request) {
                    "processes contribute " + std::to_string(contributed >> 20) +
                        " MiB to this pool, which cannot be smaller; stop some of them first");
   }
+  spdlog::info("event=pool_resized namespace={} from_bytes={} to_bytes={}", tenant->name,
+               tenant->store->pool().target_bytes(), bytes);
   at_.namespaces.resize(*tenant, bytes);
   return segment(*tenant);
 }
@@ -465,27 +475,116 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   }
   if (at_.namespaces.find(options.name)) {
     return failure(MC_INVALID_ARGUMENT,
-                   "namespace '" + options.name + "' exists already; choose another name");
+                   "namespace '" + options.name +
+                       "' exists already; choose another name, or change it with mcctl segment "
+                       "resize and mcctl namespace quota");
   }
   if (options.pool_bytes != 0 && options.pool_bytes < (1u << 20)) {
     return failure(MC_INVALID_ARGUMENT, "pool_bytes must be at least 1 MiB");
   }
   auto tenant = at_.namespaces.open(options, true);
   if (!tenant) return failure(tenant.error());
+  spdlog::info("event=namespace_created namespace={} pool_bytes={} capacity_bytes={}", options.name,
+               options.pool_bytes, options.capacity_bytes);
   (*tenant)->store->index().header().drop_unused_s.store_relaxed(drop_unused_s);
   return segment(**tenant);
 }
 
 Json::Value Admin::drop_namespace(const Json::Value& request) {
   const auto tenant = at_.namespaces.find(word(request, "name"));
-  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl namespace list");
   if (!tenant->temporary) {
     return failure(MC_INVALID_ARGUMENT,
-                   "the configuration defines this namespace; remove the namespace there");
+                   "the configuration defines this namespace; remove the namespace there, and "
+                   "restart the agent");
   }
+  spdlog::info("event=namespace_dropped namespace={} objects={}", tenant->name,
+               tenant->store->live_count());
   at_.end_sessions_of(*tenant);
   at_.namespaces.drop(tenant->name);
   return Json::Value(Json::objectValue);
+}
+
+Json::Value Admin::set_capacity(const Json::Value& request) {
+  const auto tenant = at_.namespaces.find(word(request, "namespace"));
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace);
+  if (!request["capacity_bytes"].isUInt64()) {
+    return failure(MC_INVALID_ARGUMENT, "capacity_bytes must be a whole number; 0: no limit");
+  }
+  const std::uint64_t bytes = number(request, "capacity_bytes");
+  if (bytes > kMaxCapacityBytes) {
+    return failure(MC_INVALID_ARGUMENT, "a capacity has at most 1 EiB; 0: no limit");
+  }
+  spdlog::info("event=quota_set namespace={} capacity_bytes={}", tenant->name, bytes);
+  at_.namespaces.set_capacity(*tenant, bytes);
+  return tenant_status(*tenant);
+}
+
+// A bounded step: mcctl asks again until the pool has the free bytes or no object can be evicted.
+Json::Value Admin::evict(const Json::Value& request) {
+  const auto tenant = at_.namespaces.find(word(request, "namespace"));
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace);
+  ObjectStore& store = *tenant->store;
+  const std::uint64_t wanted = number(request, "free_bytes");
+  if (wanted == 0 || wanted > store.pool().reserved_bytes()) {
+    return failure(MC_INVALID_ARGUMENT, "free_bytes lies between 1 and the size of the pool, " +
+                                            std::to_string(store.pool().reserved_bytes()) +
+                                            "; see mcctl segment list");
+  }
+  const StoreCounters before = store.counters();
+  const bool more = store.evict_towards(wanted);
+  Json::Value value;
+  value["evicted"] = u64(store.counters().evictions - before.evictions);
+  value["evicted_bytes"] = u64(store.counters().evicted_bytes - before.evicted_bytes);
+  value["free_bytes"] = u64(store.free_bytes());
+  value["waiting_for_readers_bytes"] = u64(store.limbo_bytes());
+  value["exhausted"] = !more;
+  return value;
+}
+
+// Why a key has no object here: the key's latest departure.
+Json::Value Admin::trace(const Json::Value& request, const PeerCredentials& peer) {
+  const auto tenant = at_.namespaces.find(word(request, "namespace"));
+  if (!tenant || !at_.namespaces.admits(peer, tenant.get())) {
+    return failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace);
+  }
+  const auto key = unescape_key(word(request, "key"));
+  if (!key || key->empty()) return failure(MC_INVALID_ARGUMENT, "a trace needs a key");
+  ObjectStore& store = *tenant->store;
+  const std::uint64_t hash = store.index().hash(*key);
+  const Departures& departures = store.departures();
+  const std::uint64_t now = now_ns();
+  Json::Value value;
+  value["here"] = store.index().find(*key, hash).has_value();
+  if (const auto departure = departures.find(hash)) {
+    value["departure"]["reason"] = std::string(departure->reason);
+    value["departure"]["ago_ms"] = u64((now - departure->at_ns) / 1000000u);
+  }
+  const std::uint64_t since_ns = departures.complete_since_ns().value_or(at_.started_ns);
+  value["departures_known_for_ms"] = u64((now - since_ns) / 1000000u);
+  return value;
+}
+
+Json::Value Admin::recent_events(const Json::Value& request) {
+  if (at_.recent_events == nullptr) {
+    return failure(MC_UNSUPPORTED, "this agent runs inside another process, which has the log");
+  }
+  const std::uint64_t after = number(request, "after");
+  const std::uint64_t wanted = number(request, "limit");
+  const std::size_t most = wanted == 0 || wanted > kMostEvents ? kMostEvents : wanted;
+  Json::Value value;
+  value["incarnation"] = std::to_string(at_.node.incarnation());
+  value["latest"] = u64(at_.recent_events->latest());
+  value["events"] = Json::Value(Json::arrayValue);
+  for (const log::RecentEvents::Event& event : at_.recent_events->after(after, most)) {
+    Json::Value item;
+    item["number"] = u64(event.number);
+    item["time_ms"] = u64(event.wall_ms);
+    item["level"] = event.level;
+    item["line"] = event.line;
+    value["events"].append(std::move(item));
+  }
+  return value;
 }
 
 Json::Value Admin::config() {

@@ -18,6 +18,7 @@
 #include "agent/server/server.h"
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
+#include "libmc/log/recent_events.h"
 
 namespace mc::agent {
 
@@ -30,8 +31,9 @@ class Admin {
     const Sessions& sessions;
     const Server& server;
     const LoopTimes& loop_times;
-    Cluster* cluster;          // null for an agent without a cluster
-    std::uint64_t started_ns;  // of the agent
+    const log::RecentEvents* recent_events;  // null for an agent without a log of its own
+    Cluster* cluster;                        // null for an agent without a cluster
+    std::uint64_t started_ns;                // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
   };
   explicit Admin(Parts parts) : at_(std::move(parts)) {}
@@ -62,6 +64,10 @@ class Admin {
   Json::Value contribute(const Json::Value& request, const PeerCredentials& peer);
   Json::Value create_namespace(const Json::Value& request);
   Json::Value drop_namespace(const Json::Value& request);
+  Json::Value set_capacity(const Json::Value& request);
+  Json::Value evict(const Json::Value& request);
+  Json::Value trace(const Json::Value& request, const PeerCredentials& peer);
+  Json::Value recent_events(const Json::Value& request);
   Json::Value config();
 
   const Parts at_;

@@ -325,7 +325,7 @@ Result<Session*> Control::begin_session(const Connection& connection, const shm:
   const std::shared_ptr<Tenant> tenant = namespaces_.find(name);
   if (!tenant) {
     return fail(MC_NO_SUCH_NAMESPACE,
-                "this agent has no namespace '" + name + "'; see mcctl segment list");
+                "this agent has no namespace '" + name + "'; see mcctl namespace list");
   }
   if (!namespaces_.admits(connection.peer, tenant.get())) {
     return fail(MC_PERMISSION_DENIED, "uid " + std::to_string(connection.peer.uid) +

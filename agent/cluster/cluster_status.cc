@@ -60,7 +60,7 @@ Json::Value holders_json(const metadata::LocateAnswer& answer) {
   value["holders"] = Json::Value(Json::arrayValue);
   for (const metadata::Located& found : answer.keys) {
     Json::Value nodes(Json::arrayValue);
-    for (const MemberId node : answer.holders_of(found)) nodes.append(u64(node));
+    for (const MemberId node : answer.holders_of(found)) nodes.append(std::to_string(node));
     value["holders"].append(std::move(nodes));
   }
   return value;
@@ -83,8 +83,8 @@ MemberId node_named(const Peers& peers, const Json::Value& name) {
 
 Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost) {
   Json::Value value;
-  value["node"] = u64(member.descriptor.node);
-  value["incarnation"] = u64(member.descriptor.incarnation);
+  value["node"] = std::to_string(member.descriptor.node);
+  value["incarnation"] = std::to_string(member.descriptor.incarnation);
   value["address"] = member.descriptor.address;
   value["state"] = member.draining                              ? "draining"
                    : member.state == metadata::MemberState::kOk ? "ok"
@@ -271,7 +271,7 @@ std::string ClusterNode::master_trouble() const {
 
 std::string ClusterNode::Verbs::status_text() const {
   Json::Value value = counters();
-  value["node"] = u64(node_.identity_.node);
+  value["node"] = std::to_string(node_.identity_.node);
   value["master_ready"] = node_.masters_.all_ready();
   value["master_trouble"] = node_.master_trouble();
   value["epoch"] = u64(node_.masters_.at(0).epoch());
@@ -372,7 +372,7 @@ void ClusterNode::Verbs::rails(const Json::Value&, const Answer& done) {
   for (const transport::RailReport& report : reports) {
     const MemberId node = node_.peers_.node_of(report.peer);
     Json::Value& peer = peers[node];
-    peer["node"] = u64(node);
+    peer["node"] = std::to_string(node);
     peer["address"] = node_.peers_.address_of(node);
     peer["reachable"] = !node_.peers_.is_lost(node);
     const transport::RailStatus& status = report.status;
@@ -417,8 +417,8 @@ void ClusterNode::Verbs::nodes(const Json::Value&, const Answer& done) {
     value["down"] = Json::Value(Json::arrayValue);
     for (const metadata::DownMember& member : answer->down) {
       Json::Value down;
-      down["node"] = u64(member.descriptor.node);
-      down["incarnation"] = u64(member.descriptor.incarnation);
+      down["node"] = std::to_string(member.descriptor.node);
+      down["incarnation"] = std::to_string(member.descriptor.incarnation);
       down["address"] = member.descriptor.address;
       down["down_ms"] = u64(member.down_ms);
       value["down"].append(std::move(down));
@@ -466,7 +466,7 @@ Json::Value ClusterNode::Verbs::located_json(const metadata::LocateAnswer& answe
   Json::Value value;
   value["found"] = found.state == metadata::Lookup::kFound;
   value["recovering"] = found.state == metadata::Lookup::kRecovering;
-  value["version"] = u64(found.version);
+  value["version"] = std::to_string(found.version);
   value["bytes"] = u64(found.bytes);
   value["replicas_wanted"] = found.attributes.replicas;
   value["parts"] = found.attributes.parts;  // 0: not in stripes
@@ -474,7 +474,7 @@ Json::Value ClusterNode::Verbs::located_json(const metadata::LocateAnswer& answe
   value["holders"] = Json::Value(Json::arrayValue);
   for (const MemberId node : answer.holders_of(found)) {
     Json::Value holder;
-    holder["node"] = u64(node);
+    holder["node"] = std::to_string(node);
     holder["address"] = node_.peers_.address_of(node);
     holder["self"] = node == node_.identity_.node;
     value["holders"].append(holder);
@@ -605,7 +605,7 @@ void ClusterNode::Verbs::task(const Json::Value& request, const Answer& done) {
         value["state"] = kStates[static_cast<std::size_t>(answer->state)];
         value["begun_ms"] = u64(now_ms - answer->age_ms);
         value["changed_ms"] = u64(now_ms - answer->changed_ms);
-        value["node"] = u64(answer->node);
+        value["node"] = std::to_string(answer->node);
         value["address"] =
             answer->node == metadata::kNoNode ? "" : node_.peers_.address_of(answer->node);
         value["message"] = answer->message;

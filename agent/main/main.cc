@@ -53,7 +53,7 @@ int run_agent(mc::agent::LoadedOptions options, const mc::log::ProgramLog& log) 
       options.options.masters = listen;
     }
   }
-  auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster);
+  auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster, &log.recent());
   if (!agent) {
     log.report_failure(agent.error().text());
     return 1;

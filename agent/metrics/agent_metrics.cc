@@ -66,6 +66,7 @@ constexpr MetricRow kNamespaceRows[] = {
     {"evictions_for.capacity", kCounter, "mc_evictions_total", "", "reason=capacity"},
     {"evictions_for.shrink", kCounter, "mc_evictions_total", "", "reason=shrink"},
     {"evictions_for.group", kCounter, "mc_evictions_total", "", "reason=group"},
+    {"evictions_for.operator", kCounter, "mc_evictions_total", "", "reason=operator"},
     {"evicted_bytes", kCounter, "mc_evicted_bytes_total", "Bytes of evicted objects"},
     {"removes", kCounter, "mc_removes_total", "Removed objects"},
     {"moves", kCounter, "mc_moved_objects_total", "Objects moved within the pool"},

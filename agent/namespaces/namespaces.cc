@@ -35,6 +35,19 @@ void take_own_size(Tenant& tenant, std::uint64_t configured_bytes) {
   header.own_pool_bytes.store_relaxed(tenant.own_pool_bytes);
 }
 
+// The capacity of a recovered pool: the capacity that an operator has set, unless another one is
+// configured since then.
+void take_set_capacity(Tenant& tenant) {
+  shm::IndexHeader& header = tenant.store->index().header();
+  const std::uint64_t set = header.set_capacity.load_relaxed();
+  if (set == 0) return;
+  if (header.configured_capacity_bytes.load_relaxed() == tenant.capacity_option_bytes) {
+    tenant.capacity_option_bytes = set - 1;
+  } else {
+    header.set_capacity.store_relaxed(0);
+  }
+}
+
 // Of the first part of an index file.
 Result<Mapping> map_index_header(int fd) {
   return Mapping::map(fd, sizeof(shm::IndexHeader), Mapping::Access::kRead);
@@ -237,6 +250,16 @@ void Namespaces::resize(Tenant& tenant, std::uint64_t own_pool_bytes) {
   fit(tenant);
 }
 
+void Namespaces::set_capacity(Tenant& tenant, std::uint64_t capacity_bytes) {
+  shm::IndexHeader& header = tenant.store->index().header();
+  if (header.set_capacity.load_relaxed() == 0) {
+    header.configured_capacity_bytes.store_relaxed(tenant.capacity_option_bytes);
+  }
+  header.set_capacity.store_relaxed(capacity_bytes + 1);
+  tenant.capacity_option_bytes = capacity_bytes;
+  fit(tenant);
+}
+
 void Namespaces::fit(Tenant& tenant) {
   const std::uint64_t contributed = tenant.contributions.bytes();
   const std::uint64_t bytes =
@@ -379,6 +402,7 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
   }
   tenant->store = std::move(*store);
   take_own_size(*tenant, config.pool_bytes);
+  take_set_capacity(*tenant);
   const StoreCounters& counters = tenant->store->counters();
   spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={} pool_mib={}", name,
                counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000,

@@ -56,6 +56,9 @@ class Namespaces {
   void drop(const std::string& name);
   // Gives the pool a size of its own, which contributions can only exceed.
   void resize(Tenant& tenant, std::uint64_t own_pool_bytes);
+  // Limits the bytes of live objects, also for an agent that takes the pool over with the same
+  // configuration. 0: no limit beside the pool.
+  void set_capacity(Tenant& tenant, std::uint64_t capacity_bytes);
   // Gives the pool the size and the capacity that follow from the contributions.
   void fit(Tenant& tenant);
   // Called after a restart, when the sessions have their contributions. The rest of the pool's size is

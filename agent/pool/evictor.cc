@@ -10,8 +10,6 @@ namespace mc::agent {
 
 namespace {
 
-// Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
-constexpr std::uint64_t kEvictBatch = 128;
 // Between requests a full pool keeps this fraction of itself free.
 constexpr std::uint64_t kHeadroomShare = 256;
 constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
@@ -62,12 +60,12 @@ void Evictor::keep_headroom(bool shrinking) {
   limbo_.free_some(most);
   if (pool_.growing() || shrinking || live_.count() < kFewestForHeadroom) return;
   if (pool_.used_bytes() > reserved - headroom + limbo_.bytes()) {
-    evict_batch(std::min(most, kEvictBatch));
+    evict_batch(std::min(most, kBatch));
   }
 }
 
 bool Evictor::evict_some(std::uint64_t bytes) {
-  const std::uint64_t most = std::clamp<std::uint64_t>(live_.count() / 64, 1, kEvictBatch);
+  const std::uint64_t most = std::clamp<std::uint64_t>(live_.count() / 64, 1, kBatch);
   const std::uint64_t start = counters_.evicted_bytes;
   std::uint64_t count = 0;
   while (count < most || counters_.evicted_bytes - start < bytes) {
@@ -78,10 +76,10 @@ bool Evictor::evict_some(std::uint64_t bytes) {
   return count > 0;
 }
 
-std::uint64_t Evictor::evict_batch(std::uint64_t most) {
-  std::array<std::uint32_t, kEvictBatch> victims;
+std::uint64_t Evictor::evict_batch(std::uint64_t most, EvictionReason reason) {
+  std::array<std::uint32_t, kBatch> victims;
   std::size_t count = 0;
-  while (count < most) {
+  while (count < std::min(most, kBatch)) {
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) break;
     __builtin_prefetch(&index_.entry(victim));
@@ -94,7 +92,7 @@ std::uint64_t Evictor::evict_batch(std::uint64_t most) {
   for (std::size_t i = 0; i < count; ++i) {
     // A victim may have left already, with its group.
     if (state_of(index_.entry(victims[i])) == shm::EntryState::kLive) {
-      evict_forgotten(victims[i], EvictionReason::kRoom);
+      evict_forgotten(victims[i], reason);
     }
   }
   return count;
@@ -113,6 +111,7 @@ void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason) {
     ++counters_.evictions;
     ++counters_.evictions_for[static_cast<std::size_t>(reason)];
     counters_.evicted_bytes += entry.length.load_relaxed();
+    departures_.note_eviction(entry.hash.load_relaxed(), reason);
     live_.retire(id);
     MC_FAILPOINT("evict.after_limbo");
   };

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "agent/pool/departures.h"
 #include "agent/pool/extents/extent_pool.h"
 #include "agent/pool/live_objects.h"
 
@@ -19,13 +20,16 @@ namespace mc::agent {
 class Evictor {
  public:
   static constexpr std::uint64_t kUnlimited = UINT64_MAX;
+  // Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
+  static constexpr std::uint64_t kBatch = 128;
   // capacity_bytes: upper limit of live bytes; kUnlimited: no limit beside the pool.
   Evictor(ObjectIndex& index, ExtentPool& pool, LiveObjects& live, Limbo& limbo,
-          StoreCounters& counters, std::uint64_t capacity_bytes)
+          Departures& departures, StoreCounters& counters, std::uint64_t capacity_bytes)
       : index_(index),
         pool_(pool),
         live_(live),
         limbo_(limbo),
+        departures_(departures),
         counters_(counters),
         capacity_bytes_(capacity_bytes) {}
 
@@ -43,8 +47,9 @@ class Evictor {
   // Evicts until extents of this many bytes are gone, and at least a batch, since a single fence
   // serves the whole batch. Returns false if no object can be evicted.
   bool evict_some(std::uint64_t bytes);
-  // Evicts up to this many objects and their groups. Returns the number of victims.
-  std::uint64_t evict_batch(std::uint64_t most);
+  // Evicts up to this many objects, kBatch at most, and their groups. Returns the number of
+  // victims.
+  std::uint64_t evict_batch(std::uint64_t most, EvictionReason reason = EvictionReason::kRoom);
   // Evicts this object and its group.
   void evict(std::uint32_t entry, EvictionReason reason);
   // Called for every granted reservation.
@@ -60,6 +65,7 @@ class Evictor {
   ExtentPool& pool_;
   LiveObjects& live_;
   Limbo& limbo_;
+  Departures& departures_;
   StoreCounters& counters_;
   std::uint64_t capacity_bytes_;
   std::uint64_t reservations_ = 0;  // since the last keep_headroom()

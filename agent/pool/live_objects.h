@@ -28,12 +28,13 @@ enum class EvictionReason : std::uint8_t {
   kCapacity,  // for the limit of live bytes
   kShrink,    // from the end of a pool that shrinks
   kGroup,     // a part of a group that is not published
+  kOperator,  // an operator asked for free memory
 };
 
 struct StoreCounters {
   std::uint64_t puts = 0, put_bytes = 0, put_existing = 0;
   std::uint64_t evictions = 0, evicted_bytes = 0, removes = 0, moves = 0;
-  std::array<std::uint64_t, 4> evictions_for{};  // by EvictionReason
+  std::array<std::uint64_t, 5> evictions_for{};  // by EvictionReason
   std::uint64_t no_space = 0, touches = 0;
   std::uint64_t recovered = 0, set_aside = 0;  // at the last start
   std::uint64_t verified = 0, corrupt = 0;     // by the scrubber

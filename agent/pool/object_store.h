@@ -143,6 +143,10 @@ class ObjectStore {
   // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
   // capacity, or if only hard-pinned objects are left.
   bool make_room(std::uint64_t bytes) { return evictor_.make_capacity(bytes); }
+  // For an operator, evicts a bounded number of objects until this many bytes of the pool are free or
+  // wait for their readers. Returns false if no object can be evicted.
+  bool evict_towards(std::uint64_t wanted_bytes);
+  std::uint64_t free_bytes() const;  // of the pool
 
   // ---- Time passes
   // After answers: work that no client has to wait for. Makes room ahead of demand.
@@ -167,6 +171,7 @@ class ObjectStore {
   std::uint64_t held_bytes() const { return clearing_.held_bytes() + mover_.held_bytes(); }
   std::uint64_t bookkeeping_bytes() const;
   std::string_view policy_name() const { return live_.policy_name(); }
+  const Departures& departures() const { return departures_; }
 
  private:
   ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> index,
@@ -186,6 +191,7 @@ class ObjectStore {
   EntryExtents extents_;
   Limbo limbo_;
   LiveObjects live_;
+  Departures departures_;
   Evictor evictor_;
   Mover mover_;
   Clearing clearing_;

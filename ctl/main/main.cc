@@ -35,29 +35,31 @@ EXAMPLES
 
 EXIT STATUS
   0 success; 1 failure; 2 wrong usage; 3 the object does not exist)",
-      .options = {{"--agent", &context.agent,
-                   "The agent's socket; default: MC_AGENT, else a usual place (see mcctl --help)",
-                   "SOCKET"},
-                  {.name = "--namespace",
-                   .value = &context.name_space,
-                   .help = "The namespace whose objects and pool the verb uses",
-                   .type = "NAME",
-                   .refusal =
-                       [](const std::string& name) {
-                         const bool fits = !name.empty() && name.size() <= MC_MAX_NAMESPACE_BYTES;
-                         return fits ? std::string() : "the name of a namespace has 1 to 64 bytes";
-                       }},
-                  {"--timeout-ms",
-                   &context.timeout_ms,
-                   "The longest time for a request, and for the wait until the agent answers",
-                   "MS",
-                   {{1, MC_MAX_TIMEOUT_NS / 1000000}}},
-                  {"--json", &context.json,
-                   "Print one JSON document, errors included; lists of objects are JSON lines"},
-                  {.name = "--version", .help = "Print the version"},
-                  {.name = "-h,--help", .help = "Print this text"}},
+      .options =
+          {{"--agent", &context.agent,
+            "The agent's socket; default: MC_AGENT, else a usual place (see mcctl --help)",
+            "SOCKET"},
+           {.name = "--namespace",
+            .value = &context.name_space,
+            .help = "The namespace whose objects and pool the verb uses",
+            .type = "NAME",
+            .refusal =
+                [](const std::string& name) {
+                  const bool fits = !name.empty() && name.size() <= MC_MAX_NAMESPACE_BYTES;
+                  return fits ? std::string() : "the name of a namespace has 1 to 64 bytes";
+                }},
+           {"--timeout-ms",
+            &context.timeout_ms,
+            "The longest time for a request, and for the wait until the agent answers; default: 5000",
+            "MS",
+            {{1, MC_MAX_TIMEOUT_NS / 1000000}}},
+           {"--json", &context.json,
+            "Print one JSON document, errors included; lists of objects are JSON lines"},
+           {.name = "--version", .help = "Print the version"},
+           {.name = "-h,--help", .help = "Print this text"}},
       .verbs = {status_verb(context), ls_verb(context), stat_verb(context), put_verb(context),
-                get_verb(context), rm_verb(context), exists_verb(context), segment_verb(context)},
+                get_verb(context), rm_verb(context), exists_verb(context), pin_verb(context),
+                evict_verb(context), segment_verb(context), namespace_verb(context)},
   };
 }
 
@@ -65,8 +67,8 @@ int run(std::vector<std::string> words) {
   Context context;
   Verb program = program_of(context);
   for (Verb& verb : cluster_verbs(context)) program.verbs.push_back(std::move(verb));
-  for (const auto verb : {join_verb, rails_verb, top_verb, topo_verb, config_verb, doctor_verb,
-                          bench_verb, replay_verb}) {
+  for (const auto verb : {trace_verb, join_verb, rails_verb, top_verb, events_verb, topo_verb,
+                          config_verb, doctor_verb, bench_verb, replay_verb, support_bundle_verb}) {
     program.verbs.push_back(verb(context));
   }
   program.verbs.push_back(completion_verb(program));

@@ -21,6 +21,7 @@
 #include "ctl/replay/stage.h"
 #include "ctl/replay/trace.h"
 #include "ctl/temporary_namespace.h"
+#include "ctl/text/failure.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
 
@@ -51,14 +52,18 @@ struct ReplayOptions {
   bool no_report = false;
 };
 
-int usage_error(Context& context, const std::string& text) {
-  std::fprintf(stderr, "mcctl replay: %s\n", text.c_str());
-  return context.exit_code = 2;
+void usage_error(Context& context, const std::string& text) {
+  report_usage(context, "replay", text, "mcctl replay --help");
 }
 
 int failed(Context& context, const std::string& text) {
-  std::fprintf(stderr, "mcctl replay: %s\n", text.c_str());
-  return context.exit_code = 1;
+  report(context, "replay", kExitFailed, explain(MC_INTERNAL, text));
+  return context.exit_code;
+}
+
+int failed(Context& context, const Status& status) {
+  report_status(context, "replay", status.code(), status.text());
+  return context.exit_code;
 }
 
 std::string command_line() {
@@ -144,7 +149,7 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.worker.key_name = "replay";
   crew.agents = agents;
   crew.name_space = options.embedded ? context.name_space : name_space;
-  crew.timeout_ns = context.timeout_ms * 1'000'000;
+  crew.timeout_ns = timeout_ns(context);
   crew.embedded = options.embedded;
   crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) + "\ncapacity_bytes=" +
                          std::to_string(plan.capacity_blocks * plan.block_bytes) +
@@ -232,8 +237,8 @@ int replay(const ReplayOptions& options, Context& context) {
   std::unique_ptr<Stage> stage;
   if (options.cluster > 0) {
     auto opened = Stage::open(options.cluster,
-                              std::max<std::uint64_t>(context.timeout_ms, 20000) * 1'000'000);
-    if (!opened) return failed(context, opened.error().to_string());
+                              std::max<std::uint64_t>(timeout_ms(context), 20000) * 1'000'000);
+    if (!opened) return failed(context, opened.error());
     stage = std::move(*opened);
     if (!stage->has_namespaces()) {
       std::fprintf(stderr,
@@ -258,11 +263,11 @@ int replay(const ReplayOptions& options, Context& context) {
         .capacity_bytes = summary->capacity_blocks * summary->block_bytes / share,
         .policy = summary->policy,
         .clustered = stage != nullptr};
-    Result<TemporaryNamespace> made =
-        TemporaryNamespace::create(agent, plan, context.timeout_ms * 1'000'000);
+    Result<TemporaryNamespace> made = TemporaryNamespace::create(agent, plan, timeout_ns(context));
     if (!made) {
       return failed(context,
-                    made.error().to_string() + "\n(to replay without an agent, add --embedded)");
+                    Status(made.error().code(), std::string(made.error().text()) +
+                                                    ", or replay without an agent: --embedded"));
     }
     targets.push_back(std::move(*made));
   }
@@ -270,10 +275,10 @@ int replay(const ReplayOptions& options, Context& context) {
                                       targets, context.json, *summary);
   for (TemporaryNamespace& target : targets) {
     if (const Status dropped = target.drop(); !dropped.ok()) {
-      failed(context, "the namespace " + name + " is left behind: " + dropped.to_string());
+      failed(context, "the namespace " + name + " is left behind: " + std::string(dropped.text()));
     }
   }
-  if (!crew) return failed(context, crew.error().to_string());
+  if (!crew) return failed(context, crew.error());
   for (const std::string& error : crew->errors) failed(context, error);
   if (!crew->errors.empty() && summary->result.totals.requests == 0) return context.exit_code;
 

@@ -21,6 +21,7 @@
 #include "ctl/bench/transport_target.h"
 #include "ctl/command.h"
 #include "ctl/temporary_namespace.h"
+#include "ctl/text/failure.h"
 #include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
@@ -59,9 +60,19 @@ struct Step {
   std::function<CaseResult(BenchRig&)> run;
 };
 
-int stop(Context& context, int exit_code, const std::string& text) {
-  std::fprintf(stderr, "mcctl bench: %s\n", text.c_str());
-  return context.exit_code = exit_code;
+int stop(Context& context, const std::string& text) {
+  report(context, "bench", kExitFailed, explain(MC_INTERNAL, text));
+  return context.exit_code;
+}
+
+int stop(Context& context, const Status& status) {
+  report_status(context, "bench", status.code(), status.text());
+  return context.exit_code;
+}
+
+int stop_usage(Context& context, const std::string& text) {
+  report_usage(context, "bench", text, "mcctl bench --help");
+  return context.exit_code;
 }
 
 // "1000", "64k", "1M", "10M": powers of 1000.
@@ -209,9 +220,8 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   helpers.ping.emplace(std::move(*ping));
   if (options.embedded) return {};
   std::signal(SIGPIPE, SIG_IGN);  // an order to a dead helper fails only that case
-  const PutPeerPlan plan{.agent = context.agent,
-                         .name_space = name_space,
-                         .timeout_ns = context.timeout_ms * 1'000'000};
+  const PutPeerPlan plan{
+      .agent = context.agent, .name_space = name_space, .timeout_ns = timeout_ns(context)};
   Result<PutPeer> second = PutPeer::start(plan, helpers.region_file);
   if (!second) return second.error();
   helpers.second.emplace(std::move(*second));
@@ -227,9 +237,9 @@ std::optional<std::uint64_t> pool_bytes_of(const BenchOptions& options) {
 Status make_room(const BenchOptions& options, const Context& context, const std::string& name_space,
                  std::uint64_t pool_bytes, std::optional<TemporaryNamespace>& made) {
   const std::string agent = socket_path(context);
-  const std::uint64_t timeout_ns = context.timeout_ms * 1'000'000;
+  const std::uint64_t wait_ns = timeout_ns(context);
   if (options.existing) {
-    const auto state = state_of_namespace(agent, name_space, timeout_ns);
+    const auto state = state_of_namespace(agent, name_space, wait_ns);
     if (state && state->objects > 0) {
       return {MC_BUSY, "the namespace " + name_space + " holds " + std::to_string(state->objects) +
                            " objects, which bench would evict; leave out --existing"};
@@ -239,7 +249,7 @@ Status make_room(const BenchOptions& options, const Context& context, const std:
   NamespacePlan plan;
   plan.name = name_space;
   plan.pool_bytes = pool_bytes;
-  auto own = TemporaryNamespace::create(agent, plan, timeout_ns);
+  auto own = TemporaryNamespace::create(agent, plan, wait_ns);
   if (!own) {
     const bool short_of_memory = own.error().code() == MC_NO_MEMORY;
     return {own.error().code(), std::string(own.error().text()) +
@@ -259,7 +269,7 @@ Result<Client> open_client(const BenchOptions& options, const Context& context,
                                        : context.agent.c_str();
   open.name_space = name_space.c_str();
   open.label = "mcctl-bench";
-  open.timeout_ns = context.timeout_ms * 1'000'000;
+  open.timeout_ns = timeout_ns(context);
   if (options.embedded) open.embedded_config = config.c_str();
   return open_session(open);
 }
@@ -301,7 +311,7 @@ class Results {
   explicit Results(Context& context) : context_(context) {}
   void take(const CaseResult& result) {
     if (!result.error.empty()) {
-      stop(context_, 1, result.name + " " + format_bytes(result.size) + ": " + result.error);
+      stop(context_, result.name + " " + format_bytes(result.size) + ": " + result.error);
     }
     if (context_.json) {
       std::printf("%s", result_line(result).c_str());
@@ -327,37 +337,33 @@ int run_steps(const std::vector<Step>& steps, BenchRig& rig, Context& context) {
 
 int bench_remote(const SamplePlan& plan, Context& context) {
   Results results(context);
-  const Status status =
-      run_remote_cases(plan, context.timeout_ms * 1'000'000,
-                       [&results](const CaseResult& result) { results.take(result); });
-  if (!status.ok()) return stop(context, 1, status.to_string());
+  const Status status = run_remote_cases(
+      plan, timeout_ns(context), [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, status);
   return results.finish();
 }
 
 int bench_transport(const TransportOptions& options, const SamplePlan& sample, Context& context) {
   const auto plan = plan_transport(options, sample);
-  if (!plan) {
-    return stop(context, plan.error().code() == MC_INVALID_ARGUMENT ? 2 : 1,
-                plan.error().to_string());
-  }
+  if (!plan) return stop(context, plan.error());
   if (!options.listen.empty()) {
     std::fprintf(stderr, "mcctl bench: %s serves %s of memory at %s\n", options.transport.c_str(),
                  options.target_bytes.c_str(), options.listen.c_str());
-    return stop(context, 1, listen_as_target(*plan, options.listen).to_string());
+    return stop(context, listen_as_target(*plan, options.listen));
   }
   Results results(context);
-  const Status status =
-      run_transport_cases(*plan, context.timeout_ms * 1'000'000,
-                          [&results](const CaseResult& result) { results.take(result); });
-  if (!status.ok()) return stop(context, 1, status.to_string());
+  const Status status = run_transport_cases(
+      *plan, timeout_ns(context), [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, status);
   return results.finish();
 }
 
 int bench(const BenchOptions& options, Context& context) {
   const auto keys = parse_key_count(options.keys);
-  if (!keys) return stop(context, 2, "--keys: \"" + options.keys + "\" is not a count up to 100M");
+  if (!keys)
+    return stop_usage(context, "--keys: \"" + options.keys + "\" is not a count up to 100M");
   const auto sizes = parse_sizes(options);
-  if (!sizes) return stop(context, 2, "--sizes: sizes from 64 B to 1 GiB, such as 4KiB,1MiB");
+  if (!sizes) return stop_usage(context, "--sizes: sizes from 64 B to 1 GiB, such as 4KiB,1MiB");
   BenchRig rig;
   rig.plan.keys = *keys;
   rig.plan.sample.seconds = options.quick ? kQuickSeconds : options.seconds;
@@ -368,34 +374,34 @@ int bench(const BenchOptions& options, Context& context) {
   }
   if (options.remote) return bench_remote(rig.plan.sample, context);
   const auto pool_bytes = pool_bytes_of(options);
-  if (!pool_bytes) return stop(context, 2, "--pool-bytes is not a size, such as 1GiB");
+  if (!pool_bytes) return stop_usage(context, "--pool-bytes is not a size, such as 1GiB");
   const std::string name_space = options.embedded   ? "default"
                                  : options.existing ? context.name_space
                                                     : "bench-" + std::to_string(::getpid());
   Helpers helpers;
   if (const Status started = start_helpers(helpers, options, context, name_space); !started.ok()) {
-    return stop(context, 1, started.to_string());
+    return stop(context, started);
   }
   std::optional<TemporaryNamespace> own;  // outlives the client
   if (!options.embedded) {
     if (const Status made = make_room(options, context, name_space, *pool_bytes, own); !made.ok()) {
-      return stop(context, 1, made.to_string());
+      return stop(context, made);
     }
   }
   const Result<Client> client = open_client(options, context, name_space, *pool_bytes);
-  if (!client) return stop(context, 1, client.error().to_string());
+  if (!client) return stop(context, client.error());
   mc_client_info info{};
   info.struct_size = sizeof(info);
   if (const mc_status status = mc_get_client_info(client->get(), &info); status != MC_OK) {
-    return stop(context, 1, mc_last_error());
+    return stop(context, std::string(mc_last_error()));
   }
   const std::uint64_t quick_bytes = options.quick ? kQuickPoolBytes : info.pool_bytes;
   const std::uint64_t used_bytes = std::min<std::uint64_t>(info.pool_bytes, quick_bytes);
   const Result<SharedRegion> region =
       SharedRegion::map(helpers.region_file, region_bytes_for(used_bytes));
-  if (!region) return stop(context, 1, region.error().to_string());
+  if (!region) return stop(context, region.error());
   if (const Status touched = touch_pool(client->get(), used_bytes); !touched.ok()) {
-    return stop(context, 1, touched.to_string());
+    return stop(context, touched);
   }
   rig.client = client->get();
   rig.pool_bytes = used_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The verbs that concern other hosts: cluster status, nodes, where, replicate, copy, move, drain,
-// ping.
+// undrain, ping.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -73,8 +73,8 @@ void run_cluster_status(Context& context) {
   const Json::Value& agent = field(*answer, "agent");
   const Json::Value& counters = field(agent, "counters");
   const Json::Value& misses = field(agent, "misses");
-  fmt::print("node {}, {} members, {}\n", number_field(agent, "node"),
-             number_field(agent, "members"), who_knows(agent));
+  fmt::print("node {}, {} members, {}\n", text_field(agent, "node"), number_field(agent, "members"),
+             who_knows(agent));
   fmt::print("fetched {} objects, {}; lent {}, kept {}; served {} to others\n",
              format_count(number_field(counters, "read_objects")),
              format_bytes(number_field(counters, "read_bytes")),
@@ -150,7 +150,7 @@ void run_where(Context& context, const KeyOptions& options) {
                    : fmt::format("in stripes: {} parts ({} missing) on {} hosts, {} wanted of each",
                                  parts, number_field(*answer, "missing_parts"), holders, wanted);
     fmt::print("{}, version {}, {}\n", format_bytes(number_field(*answer, "bytes")),
-               number_field(*answer, "version"), lies);
+               text_field(*answer, "version"), lies);
     Table table({"", "NODE", "ADDRESS"});
     for (const Json::Value& holder : array_field(*answer, "holders")) {
       table.add_row({flag_field(holder, "self") ? "*" : "", text_field(holder, "node"),
@@ -180,18 +180,10 @@ void run_replicate(Context& context, const KeyOptions& options) {
 
 struct NodeOptions {
   std::string node;
-  bool stop = false;
   bool dead = false;
   bool no_wait = false;
   unsigned count = 5;
 };
-
-Json::Value node_value(const std::string& text) {
-  const bool number =
-      !text.empty() && text.size() <= 20 &&
-      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  return number ? Json::Value(Json::UInt64{std::stoull(text)}) : Json::Value(text);
-}
 
 struct RelocationOptions {
   KeyOptions key;
@@ -207,10 +199,10 @@ void run_relocation(Context& context, const std::string& verb, const RelocationO
   Json::Value request;
   request["key"] = escape_key(*key);
   request["namespace"] = context.name_space;
-  for (const std::string& target : options.targets) request["targets"].append(node_value(target));
+  for (const std::string& target : options.targets) request["targets"].append(target);
   if (verb == "move") {
-    request["source"] = node_value(options.source);
-    request["target"] = node_value(options.target);
+    request["source"] = options.source;
+    request["target"] = options.target;
   }
   auto answer = ask(context, verb, verb, request);
   if (!answer) return;
@@ -234,17 +226,12 @@ void run_relocation(Context& context, const std::string& verb, const RelocationO
 }
 
 void run_drain(Context& context, const NodeOptions& options) {
-  if (options.stop && options.dead) {
-    return report_usage(context, "drain", "--stop and --dead exclude each other",
-                        "--stop for a node that is up, --dead for a node that is down");
-  }
   Json::Value request;
-  request["node"] = node_value(options.node);
-  request["stop"] = options.stop;
+  request["node"] = options.node;
   request["dead"] = options.dead;
   auto answer = ask(context, "drain", "drain", request);
   if (!answer) return;
-  if (!options.stop && !options.no_wait) {
+  if (!options.no_wait) {
     Progress progress("draining", 0);
     while (!flag_field(*answer, "done")) {
       progress.update(
@@ -265,18 +252,28 @@ void run_drain(Context& context, const NodeOptions& options) {
     return;
   }
   fmt::print("{}: {} copied, {} failed, {} found no place\n",
-             options.stop                  ? "stopped"
-             : flag_field(*answer, "done") ? "drained"
-                                           : "draining",
-             number_field(*answer, "copied"), number_field(*answer, "failed"),
-             number_field(*answer, "unplaced"));
+             flag_field(*answer, "done") ? "drained" : "draining", number_field(*answer, "copied"),
+             number_field(*answer, "failed"), number_field(*answer, "unplaced"));
+}
+
+void run_undrain(Context& context, const NodeOptions& options) {
+  Json::Value request;
+  request["node"] = options.node;
+  request["stop"] = true;
+  const auto answer = ask(context, "undrain", "drain", request);
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+  } else {
+    fmt::print("serves as before; {} copied until then\n", number_field(*answer, "copied"));
+  }
 }
 
 void run_ping(Context& context, const NodeOptions& options) {
   std::vector<std::uint64_t> took;
   for (unsigned i = 0; i < options.count; ++i) {
     Json::Value request;
-    request["node"] = node_value(options.node);
+    request["node"] = options.node;
     const auto answer = ask(context, "ping", "ping", request);
     if (!answer) {
       const auto nodes = ask(context, "ping", "nodes");
@@ -422,7 +419,7 @@ Verb copy_verb(Context& context) {
 The key's master orders each host to copy the object from a host that holds the object. Eviction may
 take a copy away like any other object. To keep a number of copies, use "mcctl replicate". Objects in
 stripes cannot be copied.)",
-      .footer = footer_of("mcctl copy greeting 10.0.0.7:7400 10.0.0.8:7400"),
+      .footer = footer_of("mcctl copy greeting 10.0.0.7:7401 10.0.0.8:7401"),
       .options = {key_option(options->key),
                   {.name = "NODE",
                    .value = &options->targets,
@@ -442,7 +439,7 @@ Verb move_verb(Context& context) {
 
 The source drops the object only when the master knows the copy at the target. Objects in stripes
 cannot be moved.)",
-      .footer = footer_of("mcctl move greeting 10.0.0.7:7400 10.0.0.8:7400"),
+      .footer = footer_of("mcctl move greeting 10.0.0.7:7401 10.0.0.8:7401"),
       .options = {key_option(options->key),
                   {.name = "FROM",
                    .value = &options->source,
@@ -466,18 +463,30 @@ Verb drain_verb(Context& context) {
 
 Objects without a replica elsewhere are copied first. The node releases an object only when the
 master knows the copy, so nothing is lost. Meanwhile the node takes no new objects from other
-nodes. After the drain, the agent of the node can be stopped.
+nodes. After the drain, the agent of the node can be stopped. "mcctl undrain" cancels a drain.
 
 --dead gives up a node that is down: mcctl nodes shows the node no longer, and the removal of a key
 that no host has ends with "no such object" again. If the node comes back, the objects of the node may be
 lost. A node that is stopped after its drain is given up at once.)",
-      .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop\n"
-                          "  mcctl drain 10.0.0.7:7400 --dead"),
+      .footer = footer_of("mcctl drain 10.0.0.7:7401\n  mcctl drain 10.0.0.7:7401 --dead"),
       .options = {node_option(*options),
-                  {"--stop", &options->stop, "Cancel the drain: the node serves as before"},
                   {"--dead", &options->dead, "Give up a node that is down and will not come back"},
                   {"--no-wait", &options->no_wait, "Return as soon as the drain has begun"}},
       .run = [options, &context] { run_drain(context, *options); },
+  };
+}
+
+Verb undrain_verb(Context& context) {
+  auto options = std::make_shared<NodeOptions>();
+  return {
+      .name = "undrain",
+      .text = R"(Cancel the drain of a node
+
+The node serves as before and takes new objects again. Objects that have moved to other nodes stay
+there.)",
+      .footer = footer_of("mcctl undrain 10.0.0.7:7401"),
+      .options = {node_option(*options)},
+      .run = [options, &context] { run_undrain(context, *options); },
   };
 }
 
@@ -489,7 +498,7 @@ Verb ping_verb(Context& context) {
 
 The round trip goes from this host's agent over the data network to the other agent and back. If
 it fails, mcctl prints which step failed: this agent, the master's list, the peer.)",
-      .footer = footer_of("mcctl ping 10.0.0.7:7400 --count 100"),
+      .footer = footer_of("mcctl ping 10.0.0.7:7401 --count 100"),
       .options = {node_option(*options),
                   {"--count", &options->count, "Number of round trips", "COUNT", {{1, kMaxPings}}}},
       .run = [options, &context] { run_ping(context, *options); },
@@ -499,8 +508,9 @@ it fails, mcctl prints which step failed: this agent, the master's list, the pee
 }  // namespace
 
 std::vector<Verb> cluster_verbs(Context& context) {
-  return {cluster_verb(context), nodes_verb(context), where_verb(context), replicate_verb(context),
-          copy_verb(context),    move_verb(context),  drain_verb(context), ping_verb(context)};
+  return {cluster_verb(context),   nodes_verb(context),   where_verb(context),
+          replicate_verb(context), copy_verb(context),    move_verb(context),
+          drain_verb(context),     undrain_verb(context), ping_verb(context)};
 }
 
 }  // namespace mc::ctl

@@ -107,7 +107,7 @@ void run_get(Context& context, const GetOptions& options) {
   Json::Value document;
   document["key"] = escape_key(*key);
   document["length"] = Json::UInt64(held.view.length);
-  document["version"] = Json::UInt64(held.view.version);
+  document["version"] = std::to_string(held.view.version);
   document["file"] = options.file;
   print_json(document);
 }

@@ -34,7 +34,7 @@ void print_object(const Json::Value& object, bool first) {
   const std::string pin = text_field(object, "pin");
   const std::string group = text_field(object, "group");
   fmt::print("{:>10}  {:>8}  {:<4}  {:>7}  {:>8}  {}\n",
-             format_bytes(number_field(object, "length")), number_field(object, "version"),
+             format_bytes(number_field(object, "length")), printable(text_field(object, "version")),
              printable(pin.empty() || pin == "none" ? "-" : pin), number_field(object, "extents"),
              printable(group.empty() || group == "0" ? "-" : group),
              printable(text_field(object, "key")));

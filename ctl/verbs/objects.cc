@@ -47,6 +47,50 @@ std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::s
   return keys;
 }
 
+Option pin_option(PinWords& words, std::string help) {
+  return {.name = "--pin",
+          .value = &words.pin,
+          .help = std::move(help),
+          .choices = {"none", "soft", "hard"}};
+}
+
+Option ttl_option(PinWords& words) {
+  return {"--ttl", &words.ttl,
+          "The time of a soft pin, such as 10m; implies --pin soft; default: 1h", "DURATION"};
+}
+
+std::string_view pin_name(mc_pin pin) {
+  switch (pin) {
+    case MC_PIN_SOFT:
+      return "soft";
+    case MC_PIN_HARD:
+      return "hard";
+    default:
+      return "none";
+  }
+}
+
+std::optional<Pin> pin_from_words(Context& context, std::string_view verb, const PinWords& words) {
+  Pin out;
+  out.pin = words.pin == "hard"                                                ? MC_PIN_HARD
+            : words.pin == "soft" || (words.pin.empty() && !words.ttl.empty()) ? MC_PIN_SOFT
+                                                                               : MC_PIN_NONE;
+  if (words.ttl.empty()) return out;
+  if (out.pin != MC_PIN_SOFT) {
+    report_usage(context, verb, "--ttl goes with a soft pin", "--pin soft, or no --ttl");
+    return std::nullopt;
+  }
+  constexpr std::uint64_t kMillisecondNs = 1000000;
+  const auto ttl_ns = parse_duration_ns(words.ttl);
+  if (!ttl_ns || *ttl_ns < kMillisecondNs) {
+    report_usage(context, verb, fmt::format("--ttl: '{}' is not a duration", words.ttl),
+                 "a number and a unit, such as 500ms, 30s, 10m, 2h or 7d; 1ms at least");
+    return std::nullopt;
+  }
+  out.ttl_ms = *ttl_ns / kMillisecondNs;
+  return out;
+}
+
 Option local_option(bool& local) {
   return {
       .name = "--local", .value = &local, .help = "Only of this host, not of the whole cluster"};
@@ -82,7 +126,7 @@ Json::Value question_about(const Context& context, const std::string& verb, std:
   request["namespace"] = context.name_space;
   request["prefix"] = escape_key(prefix);
   request["local"] = where == Where::kHere;
-  request["timeout_ms"] = Json::UInt64{context.timeout_ms};
+  request["timeout_ms"] = u64(timeout_ms(context));
   return request;
 }
 

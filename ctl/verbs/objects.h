@@ -30,6 +30,22 @@ std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::s
                                                         const std::vector<std::string>& texts,
                                                         bool escaped);
 
+// The options --pin and --ttl. Both empty: no pin.
+struct PinWords {
+  std::string pin;
+  std::string ttl;
+};
+Option pin_option(PinWords& words, std::string help);
+Option ttl_option(PinWords& words);
+
+struct Pin {
+  mc_pin pin = MC_PIN_NONE;
+  std::uint64_t ttl_ms = 0;  // of a soft pin; 0: the default
+};
+std::string_view pin_name(mc_pin pin);  // "none", "soft", "hard"
+// Nullopt after a reported failure.
+std::optional<Pin> pin_from_words(Context& context, std::string_view verb, const PinWords& words);
+
 // Whether objects are listed and removed in the whole cluster, or on this host alone.
 enum class Where { kCluster, kHere };
 Option local_option(bool& local);

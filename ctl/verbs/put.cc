@@ -22,8 +22,7 @@ struct PutOptions {
   std::string key;
   std::string file = "-";
   std::string parent;
-  std::string pin;
-  std::string ttl;
+  PinWords pin;
   unsigned replicas = 1;
   bool upsert = false;
   bool escaped = false;
@@ -69,30 +68,6 @@ std::optional<std::string> read_all(Context& context, const std::string& file) {
   return bytes;
 }
 
-// Sets the pin and its time. False after a reported failure.
-bool read_pin(Context& context, const PutOptions& options, mc_put_options* out) {
-  out->pin = options.pin == "hard"                          ? MC_PIN_HARD
-             : options.pin == "soft" || options.pin.empty() ? MC_PIN_SOFT
-                                                            : MC_PIN_NONE;
-  if (options.ttl.empty()) {
-    if (options.pin.empty()) out->pin = MC_PIN_NONE;
-    return true;
-  }
-  if (out->pin != MC_PIN_SOFT) {
-    report_usage(context, "put", "--ttl goes with a soft pin", "--pin soft, or no --ttl");
-    return false;
-  }
-  constexpr std::uint64_t kMillisecondNs = 1000000;
-  const auto ttl_ns = parse_duration_ns(options.ttl);
-  if (!ttl_ns || *ttl_ns < kMillisecondNs) {
-    report_usage(context, "put", fmt::format("--ttl: '{}' is not a duration", options.ttl),
-                 "a number and a unit, such as 500ms, 30s, 10m, 2h or 7d; 1ms at least");
-    return false;
-  }
-  out->pin_ttl_ms = *ttl_ns / kMillisecondNs;
-  return true;
-}
-
 void print_outcome(const Context& context, const std::string& key, std::size_t length, bool kept) {
   if (context.json) {
     Json::Value document;
@@ -110,7 +85,11 @@ void print_outcome(const Context& context, const std::string& key, std::size_t l
 void run_put(Context& context, const PutOptions& options) {
   mc_put_options put = MC_PUT_OPTIONS_INIT;
   const auto key = key_from_text(context, "put", options.key, options.escaped);
-  if (!key || !read_pin(context, options, &put)) return;
+  if (!key) return;
+  const auto pin = pin_from_words(context, "put", options.pin);
+  if (!pin) return;
+  put.pin = pin->pin;
+  put.pin_ttl_ms = pin->ttl_ms;
   put.replicas = options.replicas;
   if (options.replicas > 1) put.visibility = MC_VISIBLE_REPLICATED;
   std::optional<std::string> parent;
@@ -164,26 +143,24 @@ object that this one extends: the parent is never evicted before this object.)",
 EXIT STATUS
   0 stored, or the key existed; 1 failure; 2 wrong usage; 4 stored here, and no master knows whether
   the replicas are there)",
-      .options =
-          {{.name = "KEY",
-            .value = &options->key,
-            .help = "The key of the new object",
-            .required = true},
-           {"FILE", &options->file, "The file to store; - is standard input"},
-           {"--upsert", &options->upsert, "Replace the object that has this key"},
-           {.name = "--pin",
-            .value = &options->pin,
-            .help = "Keep the object longer (soft) or until it is removed (hard); default: none",
-            .choices = {"none", "soft", "hard"}},
-           {"--ttl", &options->ttl,
-            "The time of a soft pin, such as 10m; implies --pin soft; default: 1h", "DURATION"},
-           {"--replicas",
-            &options->replicas,
-            "How many hosts shall hold the object; default: 1",
-            "COUNT",
-            {{1, MC_MAX_REPLICAS}}},
-           {"--parent", &options->parent, "The key of the object that this one extends", "KEY"},
-           escaped_option(options->escaped)},
+      .options = {{.name = "KEY",
+                   .value = &options->key,
+                   .help = "The key of the new object",
+                   .required = true},
+                  {"FILE", &options->file, "The file to store; - is standard input"},
+                  {"--upsert", &options->upsert, "Replace the object that has this key"},
+                  pin_option(
+                      options->pin,
+                      "Keep the object longer (soft) or until it is removed (hard); default: none"),
+                  ttl_option(options->pin),
+                  {"--replicas",
+                   &options->replicas,
+                   "How many hosts shall hold the object; default: 1",
+                   "COUNT",
+                   {{1, MC_MAX_REPLICAS}}},
+                  {"--parent", &options->parent, "The key of the object that this one extends",
+                   "KEY"},
+                  escaped_option(options->escaped)},
       .run = [options, &context] { run_put(context, *options); },
   };
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
 #include "ctl/text/progress.h"
+#include "ctl/text/question.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
 #include "libmc/base/key_text.h"
@@ -46,28 +45,6 @@ std::optional<Doomed> find_doomed(Context& context, std::string_view prefix, Whe
   });
   if (!complete) return std::nullopt;
   return out;
-}
-
-// False: the answer was no, or there was no terminal to ask on. Both were reported.
-bool confirmed(Context& context, const Doomed& doomed, bool yes) {
-  if (yes) return true;
-  const std::string what =
-      fmt::format("{} objects ({}) from namespace {}", format_count(doomed.count),
-                  format_bytes(doomed.bytes), context.name_space);
-  if (isatty(STDIN_FILENO) != 1) {
-    report_usage(context, "rm",
-                 fmt::format("this would remove {}, and there is no terminal to ask on", what),
-                 "add --yes");
-    return false;
-  }
-  fmt::print(stderr, "remove {}? [y/N] ", what);
-  std::fflush(stderr);
-  char line[16] = {};
-  if (std::fgets(line, sizeof line, stdin) != nullptr && (line[0] == 'y' || line[0] == 'Y')) {
-    return true;
-  }
-  report(context, "rm", kExitFailed, {"nothing was removed: the answer was not y", ""});
-  return false;
 }
 
 struct Outcome {
@@ -192,7 +169,10 @@ void remove_by_prefix(Context& context, const RmOptions& options) {
   if (*shared && options.yes) return remove_matching(context, prefix, where);
   const auto doomed = find_doomed(context, prefix, where, !*shared);
   if (!doomed) return;
-  if (doomed->count > 0 && !confirmed(context, *doomed, options.yes)) return;
+  const std::string things =
+      fmt::format("{} objects ({}) from namespace {}", format_count(doomed->count),
+                  format_bytes(doomed->bytes), context.name_space);
+  if (doomed->count > 0 && !confirmed(context, "rm", things, options.yes)) return;
   if (*shared) return remove_matching(context, prefix, where);
   remove_by_key(context, doomed->keys, false);
 }

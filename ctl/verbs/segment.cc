@@ -16,7 +16,7 @@ namespace {
 
 struct ResizeOptions {
   std::string size;
-  std::string wait = "10m";
+  std::string wait;
   bool no_wait = false;
 };
 
@@ -138,6 +138,19 @@ Json::Value wait_for_target(Context& context, Json::Value segment, std::uint64_t
   }
 }
 
+// --wait, else --timeout-ms, else ten minutes. Nullopt after a reported failure.
+std::optional<std::uint64_t> longest_wait_ns(Context& context, const ResizeOptions& options) {
+  constexpr std::uint64_t kUsualWaitNs = 600ull * 1000000000;
+  constexpr std::uint64_t kLongestWaitNs = 30ull * 86400 * 1000000000;
+  if (options.wait.empty()) return context.timeout_ms != 0 ? timeout_ns(context) : kUsualWaitNs;
+  const auto wait_ns = parse_duration_ns(options.wait);
+  if (wait_ns && *wait_ns <= kLongestWaitNs) return wait_ns;
+  report_usage(context, "segment resize",
+               fmt::format("--wait: '{}' is not a duration", options.wait),
+               "a number and a unit, such as 30s, 10m or 2h, at most 30d");
+  return std::nullopt;
+}
+
 void run_resize(Context& context, const ResizeOptions& options) {
   constexpr std::string_view kVerb = "segment resize";
   const auto size_bytes = parse_bytes(options.size);
@@ -146,13 +159,8 @@ void run_resize(Context& context, const ResizeOptions& options) {
                  "a number and a unit, such as 512MiB, 4GiB or 1.5G");
     return;
   }
-  const auto wait_ns = parse_duration_ns(options.wait);
-  constexpr std::uint64_t kLongestWaitNs = 30ull * 86400 * 1000000000;
-  if (!wait_ns || *wait_ns > kLongestWaitNs) {
-    report_usage(context, kVerb, fmt::format("--wait: '{}' is not a duration", options.wait),
-                 "a number and a unit, such as 30s, 10m or 2h, at most 30d");
-    return;
-  }
+  const auto wait_ns = longest_wait_ns(context, options);
+  if (!wait_ns) return;
   Json::Value request;
   request["verb"] = "resize";
   request["namespace"] = context.name_space;
@@ -167,8 +175,9 @@ void run_resize(Context& context, const ResizeOptions& options) {
     return;
   }
   // The agent rounds to whole pages or chunks, and another user may have changed the target.
-  fmt::print("{}: now {}, target {}\n", context.name_space, bytes_field(segment, "reserved_bytes"),
-             bytes_field(segment, "target_bytes"));
+  fmt::print("{}: now {}, target {}, resident {}\n", context.name_space,
+             bytes_field(segment, "reserved_bytes"), bytes_field(segment, "target_bytes"),
+             bytes_field(segment, "resident_bytes"));
 }
 
 }  // namespace
@@ -215,7 +224,9 @@ EXIT STATUS
                    .value = &options->size,
                    .help = "The new size: bytes, or a number with KiB, MiB, GiB, TiB",
                    .required = true},
-                  {"--wait", &options->wait, "The longest wait for the new size", "DURATION"},
+                  {"--wait", &options->wait,
+                   "The longest wait for the new size; default: --timeout-ms if given, else 10m",
+                   "DURATION"},
                   {"--no-wait", &options->no_wait, "Return as soon as the agent has begun"}},
       .run = [options, &context] { run_resize(context, *options); },
   };

@@ -17,25 +17,14 @@ struct StatOptions {
   bool escaped = false;
 };
 
-std::string_view pin_name(mc_pin pin) {
-  switch (pin) {
-    case MC_PIN_SOFT:
-      return "soft";
-    case MC_PIN_HARD:
-      return "hard";
-    default:
-      return "none";
-  }
-}
-
 void print_stat_json(const std::string& key, const mc_stat_info& info) {
   Json::Value document;
   document["key"] = escape_key(key);
   document["length"] = Json::UInt64(info.length);
   document["here"] = info.extent_count != 0;
   if (info.extent_count == 0) return print_json(document);
-  document["version"] = Json::UInt64(info.version);
-  // Checksums and hashes of 64 bits are texts: many JSON readers keep only 53 bits of a number.
+  // Identifiers of 64 bits are texts: many JSON readers keep only 53 bits of a number.
+  document["version"] = std::to_string(info.version);
   document["checksum"] = fmt::format("{:016x}", info.checksum);
   document["pin"] = std::string(pin_name(info.pin));
   document["pin_left_ms"] = Json::UInt64(info.pin_left_ms);

@@ -7,7 +7,7 @@
 // Requests are objects with a "verb". Answers:
 //   {"verb":"status"}    -> {"version","pid","uptime_s","node_id","incarnation","ready",
 //                            "cluster":{"id","master_ready",…} if the agent is in a cluster,
-//                            "namespaces":[{"name","mode","policy","pool_bytes","reserved_bytes",
+//                            "namespaces":[{"name","mode","configured","policy","pool_bytes","reserved_bytes",
 //                              "used_bytes","capacity_bytes","objects","limbo_bytes","reservations",
 //                              "index_bytes","puts","put_bytes","put_existing","evictions",
 //                              "evicted_bytes","removes","no_space","touches","recovered",
@@ -31,6 +31,14 @@
 //   {"verb":"create_namespace","name","pool_bytes","capacity_bytes","policy","mode","clustered",
 //    "drop_unused_s": the agent drops the namespace after so long without a session; 0: never}
 //                        -> the segment; {"verb":"drop_namespace","name"} -> {}
+//   {"verb":"set_capacity","namespace","capacity_bytes"} -> the namespace, as in "status". 0: no limit
+//   {"verb":"evict","namespace","free_bytes"} -> {"evicted","evicted_bytes","free_bytes",
+//                            "waiting_for_readers_bytes","exhausted"} after a bounded number of
+//                        objects; exhausted: no object can be evicted
+//   {"verb":"trace","namespace","key"} -> {"here","departure":{"reason","ago_ms"} if the key's object
+//                            left this host lately,"departures_known_for_ms"}
+//   {"verb":"events","after","limit"} -> {"incarnation","latest","events":[{"number","time_ms" since
+//                            1970,"level","line"}]}: the agent's log from number after + 1 on, at most 64
 //   {"verb":"config"}    -> {"options":[{"name","value","default","source","help"}]}
 // An agent in a cluster also answers these, after a master or a peer has answered:
 //   {"verb":"cluster"}   -> {"agent":{"node","master_ready","epoch","members","locations",
@@ -60,6 +68,8 @@
 //   {"verb":"ping","node"} -> {"round_trip_ns"}
 //   {"verb":"rm","namespace","prefix" or "regex","local","timeout_ms"} -> {"removed","unconfirmed",
 //                            "away"}, the number of hosts that are down and remove later
+// Node ids, incarnations and versions have 64 bits. Answers have them as decimal strings, because many
+// readers of JSON keep only 53 bits of a number.
 // Keys, prefixes and expressions are JSON strings; bytes outside printable ASCII, and '%', are
 // written %XX (libmc/base/key_text.h).
 #pragma once

@@ -21,6 +21,7 @@
 #include <iterator>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace mc::log {
@@ -53,13 +54,57 @@ void send_to_journal(std::vector<std::string> fields) {
   ::sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
 }
 
+// "event" is MC_EVENT.
+std::string journal_name(std::string_view name) {
+  std::string field = "MC_";
+  std::ranges::transform(name, std::back_inserter(field), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return field;
+}
+
+class RecentSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit RecentSink(RecentEvents& events) : events_(events) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const auto since_1970 = message.time.time_since_epoch();
+    const auto level = spdlog::level::to_string_view(message.level);
+    events_.add(static_cast<std::uint64_t>(
+                    std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()),
+                {level.data(), level.size()}, {message.payload.data(), message.payload.size()});
+  }
+  void flush_() override {}
+
+  RecentEvents& events_;
+};
+
+// To a logger whose own thread writes.
+class WriterSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit WriterSink(std::shared_ptr<spdlog::logger> writer) : writer_(std::move(writer)) {
+    writer_->set_level(spdlog::level::trace);
+  }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    writer_->log(message.time, message.source, message.level, message.payload);
+  }
+  void flush_() override {}
+
+  const std::shared_ptr<spdlog::logger> writer_;
+};
+
 class JournalSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
     const std::string_view line(message.payload.data(), message.payload.size());
     std::vector<std::string> fields{"MESSAGE=" + std::string(line),
                                     "PRIORITY=" + std::to_string(priority_of(message.level))};
-    for (const auto& [name, value] : journal_fields(line)) fields.push_back(name + "=" + value);
+    for (const auto& [name, value] : pairs_of(line)) {
+      fields.push_back(journal_name(name) + "=" + value);
+    }
     send_to_journal(std::move(fields));
   }
   void flush_() override {}
@@ -90,41 +135,7 @@ bool writes_to_journal(int fd) {
   return std::to_string(at.st_dev) + ":" + std::to_string(at.st_ino) == stream;
 }
 
-bool is_name_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
-
 }  // namespace
-
-std::vector<std::pair<std::string, std::string>> journal_fields(std::string_view line) {
-  std::vector<std::pair<std::string, std::string>> fields;
-  while (!line.empty()) {
-    const std::size_t equals = line.find_first_of("= ");
-    if (equals == std::string_view::npos) break;
-    const std::string_view name = line.substr(0, equals);
-    const bool is_pair =
-        line[equals] == '=' && !name.empty() && std::ranges::all_of(name, is_name_letter);
-    line.remove_prefix(equals + 1);
-    if (!is_pair) continue;
-    std::size_t end = 0;
-    std::string_view value;
-    if (line.starts_with('"')) {
-      // A quote before a space, or at the end of the line, ends the text.
-      line.remove_prefix(1);
-      end = std::min(line.find("\" "), line.size() - (line.ends_with('"') ? 1 : 0));
-      value = line.substr(0, end);
-      end = std::min(end + 1, line.size());
-    } else {
-      end = std::min(line.find(' '), line.size());
-      value = line.substr(0, end);
-    }
-    std::string field = "MC_";
-    std::ranges::transform(name, std::back_inserter(field), [](char c) {
-      return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    });
-    fields.emplace_back(std::move(field), std::string(value));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return fields;
-}
 
 ProgramLog::ProgramLog(const std::string& program)
     : program_(program), to_journal_(writes_to_journal(STDERR_FILENO)) {
@@ -142,8 +153,11 @@ ProgramLog::ProgramLog(const std::string& program)
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   writer_ = std::make_shared<spdlog::details::thread_pool>(kLines, 1);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  spdlog::set_default_logger(std::make_shared<spdlog::async_logger>(
-      program, std::move(sink), writer_, spdlog::async_overflow_policy::overrun_oldest));
+  auto writer = std::make_shared<spdlog::async_logger>(
+      program, std::move(sink), writer_, spdlog::async_overflow_policy::overrun_oldest);
+  const spdlog::sinks_init_list sinks{std::make_shared<RecentSink>(recent_),
+                                      std::make_shared<WriterSink>(std::move(writer))};
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(program, sinks));
 }
 
 void ProgramLog::report_failure(std::string_view cause) const {

@@ -8,7 +8,7 @@
 //       journal          MESSAGE=event=no_metrics …  PRIORITY=4  MC_EVENT=no_metrics  MC_CAUSE=the port is taken
 //
 // A thread of its own writes the lines, so a journal or terminal that hangs stops no other thread. The
-// oldest of 1,024 waiting lines gives way to a new line.
+// oldest of 1,024 waiting lines gives way to a new line. mcctl events reads the last lines from the program.
 // Threads: the log itself from any thread.
 // Owns: spdlog's default logger and the writing thread.
 #pragma once
@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "libmc/log/recent_events.h"
 
 namespace spdlog::details {
 class thread_pool;
@@ -36,17 +36,15 @@ class ProgramLog {
   // Says why the program does not start: as a sentence on standard error, or as an entry of the journal
   // with MC_EVENT=not_started.
   void report_failure(std::string_view cause) const;
+  const RecentEvents& recent() const { return recent_; }
   ProgramLog(const ProgramLog&) = delete;
   ProgramLog& operator=(const ProgramLog&) = delete;
 
  private:
   const std::string program_;
   const bool to_journal_;
+  RecentEvents recent_;
   std::shared_ptr<spdlog::details::thread_pool> writer_;
 };
-
-// The fields of a line of pairs: event=ready pid=7 cause="two words". The name of a field in the
-// journal is MC_ and the pair's name in capitals. Words that are not pairs are left out.
-std::vector<std::pair<std::string, std::string>> journal_fields(std::string_view line);
 
 }  // namespace mc::log

@@ -360,7 +360,7 @@ class Client(_native.Client):
             found["state"],
             found["begun_ms"] / 1e3,
             found["changed_ms"] / 1e3,
-            found["node"],
+            int(found["node"]),
             found["message"],
         )
 

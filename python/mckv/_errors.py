@@ -192,7 +192,7 @@ class VersionMismatchError(McError):
 
 class NoSuchNamespaceError(McError):
     status = Status.NO_SUCH_NAMESPACE
-    remedy = "create the namespace (mcctl segment create)"
+    remedy = "create the namespace (mcctl namespace create)"
 
 
 class DeviceFailedError(McError):

@@ -250,13 +250,13 @@ TEST_F(ClusterTest, AnAgentThatWasKilledComesBackWithWhatItHeldUnderTheSameVersi
   }
   Json::Value where;
   where["key"] = keys[7];
-  const std::uint64_t version = ask(1, "where", where)["version"].asUInt64();
+  const std::uint64_t version = std::stoull(ask(1, "where", where)["version"].asString());
   agents_[0]->kill_hard();
   start_agent(0);
   for (const std::string& key : keys) {
     EXPECT_TRUE(until([&] { return get(1, key) == content(key, 3000); })) << key;
   }
-  EXPECT_EQ(ask(1, "where", where)["version"].asUInt64(), version);
+  EXPECT_EQ(std::stoull(ask(1, "where", where)["version"].asString()), version);
 }
 
 TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
@@ -365,8 +365,8 @@ TEST_F(ClusterTest, AnAgentEndsAndSaysWhyWhenANewerProcessJoinsAsItsNode) {
   const Json::Value status = ask(0, "status");
   metadata::MasterClientOptions options;
   options.masters = {master_->address()};
-  metadata::HoldingAgent newer(options, status["node_id"].asUInt64(),
-                               status["incarnation"].asUInt64() + 1);
+  metadata::HoldingAgent newer(options, std::stoull(status["node_id"].asString()),
+                               std::stoull(status["incarnation"].asString()) + 1);
   ASSERT_TRUE(newer.until_ready());
   ASSERT_TRUE(until([&] { return agents_[0]->has_ended(); })) << agents_[0]->log();
   const int ended = agents_[0]->wait_for_end();

@@ -224,14 +224,16 @@ TEST_F(Placement, APutFailsByItsDeadlineIfNoHostHasRoom) {
 
 class NamedHost : public ClusterTest {
  protected:
-  std::uint64_t node_of(std::size_t agent) { return ask(agent, "status")["node_id"].asUInt64(); }
+  std::uint64_t node_of(std::size_t agent) {
+    return std::stoull(ask(agent, "status")["node_id"].asString());
+  }
   std::vector<std::uint64_t> holders_of(const std::string& key) {
     Json::Value request;
     request["key"] = key;
     std::vector<std::uint64_t> nodes;
     const Json::Value found = ask(0, "where", request);
     for (const Json::Value& holder : found["holders"]) {
-      nodes.push_back(holder["node"].asUInt64());
+      nodes.push_back(std::stoull(holder["node"].asString()));
     }
     return nodes;
   }

@@ -18,7 +18,7 @@ class ReplicatedPut : public ClusterTest {
     return options;
   }
   std::uint64_t node_id(std::size_t agent) {
-    return ask(agent, "status")["cluster"]["node"].asUInt64();
+    return std::stoull(ask(agent, "status")["cluster"]["node"].asString());
   }
 };
 

@@ -43,8 +43,8 @@ class Hosts:
             answer = {"nodes": [{"node": ALONE, "address": "", "self": True}]}
         if answer is None:
             return None
-        addresses = {one["node"]: str(one["address"]) for one in answer["nodes"]}
-        own = next((one["node"] for one in answer["nodes"] if one["self"]), None)
+        addresses = {int(one["node"]): str(one["address"]) for one in answer["nodes"]}
+        own = next((int(one["node"]) for one in answer["nodes"] if one["self"]), None)
         nodes = {_address(text.rpartition(":")[0]): node for node, text in addresses.items()}
         made = {}
         for name in names:
@@ -67,7 +67,9 @@ class Hosts:
         except mckv.UnsupportedError:  # the agent left the cluster
             return None
         found: Any = None if answer is None else answer.get("holders")
-        return found if isinstance(found, list) and len(found) == len(keys) else None
+        if not isinstance(found, list) or len(found) != len(keys):
+            return None
+        return [[int(node) for node in nodes] for nodes in found]
 
 
 def _address(text: str) -> str:

@@ -50,14 +50,15 @@ TEST_P(Ask, ARefusalIsAStatus) {
 TEST_P(Ask, AValueOfAWrongTypeHarmsNothing) {
   serve();
   mc_client* client = open();
-  for (const char* verb :
-       {"status", "ls", "segments", "config", "resize", "create_namespace", "drop_namespace",
-        "where", "drain", "replicate", "ping", "copy", "move", "task"}) {
+  for (const char* verb : {"status", "ls", "segments", "config", "resize", "create_namespace",
+                           "drop_namespace", "set_capacity", "evict", "trace", "events", "where",
+                           "drain", "replicate", "ping", "copy", "move", "task"}) {
     for (const char* value : {"\"text\"", "[1]", "{\"a\":1}", "-1", "1.5", "null", "true"}) {
       std::string request = R"({"verb":")" + std::string(verb) + "\"";
-      for (const char* name : {"namespace", "name", "pool_bytes", "capacity_bytes", "policy",
-                               "mode", "clustered", "prefix", "cursor", "limit", "key", "keys",
-                               "node", "stop", "replicas", "targets", "source", "target", "task"}) {
+      for (const char* name :
+           {"namespace",  "name",  "pool_bytes", "capacity_bytes", "policy", "mode",   "clustered",
+            "free_bytes", "after", "prefix",     "cursor",         "limit",  "key",    "keys",
+            "node",       "stop",  "replicas",   "targets",        "source", "target", "task"}) {
         request += ",\"" + std::string(name) + "\":" + value;
       }
       question(client, request + "}");

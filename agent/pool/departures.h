@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The objects that left a pool last, with the reasons, so that a miss can be explained.
+// Threads: the agent's loop.
+// Owns: the records, 24 bytes each. The oldest record gives way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "agent/pool/live_objects.h"
+
+namespace mc::agent {
+
+class Departures {
+ public:
+  static constexpr std::size_t kMost = 16384;
+  struct Departure {
+    std::string_view reason;
+    std::uint64_t at_ns = 0;  // now_ns(), as exact as the ticks
+  };
+
+  void tick(std::uint64_t now_ns) { now_ns_ = now_ns; }
+  void note_eviction(std::uint64_t key_hash, EvictionReason reason) {
+    note(key_hash, static_cast<std::uint8_t>(reason));
+  }
+  void note_removal(std::uint64_t key_hash) { note(key_hash, kRemoved); }
+  void note_damage(std::uint64_t key_hash) { note(key_hash, kDamaged); }
+
+  // The latest departure of an object with this hash of its key.
+  std::optional<Departure> find(std::uint64_t key_hash) const {
+    for (std::size_t i = 0; i < records_.size(); ++i) {
+      const std::size_t at = (next_ + records_.size() - 1 - i) % records_.size();
+      const Record& record = records_[at];
+      if (record.key_hash == key_hash) return Departure{kReasons[record.reason], record.at_ns};
+    }
+    return std::nullopt;
+  }
+  // The time of the oldest record; nullopt: no record has given way yet.
+  std::optional<std::uint64_t> complete_since_ns() const {
+    if (records_.size() < kMost) return std::nullopt;
+    return records_[next_ % kMost].at_ns;
+  }
+  std::uint64_t memory_bytes() const { return records_.capacity() * sizeof(Record); }
+
+ private:
+  // By EvictionReason, then the others.
+  static constexpr std::string_view kReasons[] = {"evicted for room",
+                                                  "evicted for the quota",
+                                                  "evicted by a shrinking pool",
+                                                  "evicted with its group",
+                                                  "evicted by an operator",
+                                                  "removed",
+                                                  "dropped because its bytes were damaged"};
+  static constexpr std::uint8_t kRemoved = 5;
+  static constexpr std::uint8_t kDamaged = 6;
+  static_assert(static_cast<std::uint8_t>(EvictionReason::kOperator) + 1 == kRemoved);
+
+  struct Record {
+    std::uint64_t key_hash;
+    std::uint64_t at_ns;
+    std::uint8_t reason;
+  };
+
+  void note(std::uint64_t key_hash, std::uint8_t reason) {
+    const Record record{key_hash, now_ns_, reason};
+    if (records_.size() < kMost) {
+      records_.push_back(record);
+    } else {
+      records_[next_ % kMost] = record;
+    }
+    next_ = (next_ + 1) % kMost;
+  }
+
+  std::vector<Record> records_;
+  std::size_t next_ = 0;  // the place of the next record
+  std::uint64_t now_ns_ = 0;
+};
+
+}  // namespace mc::agent
