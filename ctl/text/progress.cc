@@ -36,13 +36,7 @@ std::string progress_line(std::string_view title, std::uint64_t done, std::uint6
                         std::string(kBarColumns - filled, '.'), share * 100);
   }
   if (!note.empty()) line += fmt::format("  {}", note);
-  line = printable(line);
-  // Cut only between code points: part of a code point would print as garbage.
-  while (display_width(line) > width) {
-    while ((static_cast<unsigned char>(line.back()) & 0xc0) == 0x80) line.pop_back();
-    line.pop_back();
-  }
-  return line;
+  return cut_to_width(printable(line), width);
 }
 
 Progress::Progress(std::string title, std::uint64_t total)

@@ -12,6 +12,33 @@ bool starts_like_a_number(std::string_view cell) {
   return !cell.empty() && cell.front() >= '0' && cell.front() <= '9';
 }
 
+unsigned char byte_at(std::string_view text, std::size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
+
+// The length of the first character in UTF-8 (RFC 3629), or 0 if the bytes are none.
+std::size_t character_bytes(std::string_view text) {
+  const unsigned char first = byte_at(text, 0);
+  if (first < 0x80) return 1;
+  const std::size_t bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (bytes == 0 || first > 0xf4 || text.size() < bytes) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte_at(text, 1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool surrogate = first == 0xed && second >= 0xa0;
+  const bool beyond = first == 0xf4 && second >= 0x90;
+  return overlong || surrogate || beyond ? 0 : bytes;
+}
+
+// U+0000 to U+001F, and U+007F to U+009F: a terminal takes the latter for commands, too.
+bool is_control(std::string_view character) {
+  const unsigned char first = byte_at(character, 0);
+  if (character.size() == 1) return first < 0x20 || first == 0x7f;
+  return first == 0xc2 && byte_at(character, 1) < 0xa0;
+}
+
 }  // namespace
 
 std::size_t display_width(std::string_view text) {
@@ -21,12 +48,22 @@ std::size_t display_width(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = '?';
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    out += bytes == 0 || is_control(text.substr(0, bytes)) ? "?" : text.substr(0, bytes);
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
   }
   return out;
+}
+
+std::string cut_to_width(std::string_view text, std::size_t width) {
+  std::size_t end = 0;
+  for (; end < text.size(); ++end) {
+    const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+    if (begins && width-- == 0) break;
+  }
+  return std::string(text.substr(0, end));
 }
 
 Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}

@@ -3,8 +3,8 @@
 // An aligned text table for a terminal.
 // Threads: a single thread at a time.
 // Owns: its cells.
-// Trusts: nothing; control characters in cells print as '?', because labels come from other
-//   processes.
+// Trusts: nothing; control characters and broken UTF-8 in cells print as '?', because labels come
+//   from other processes.
 #pragma once
 
 #include <string>
@@ -31,7 +31,10 @@ class Table {
 
 // The columns of a UTF-8 text on a terminal, with one column per code point.
 std::size_t display_width(std::string_view text);
-// The text with '?' for control characters: safe to print to a terminal.
+// The text with '?' for each control character and each byte that is not UTF-8: safe to print to a
+// terminal.
 std::string printable(std::string_view text);
+// The leading code points that fit into this many columns. REQUIRES: the text is printable.
+std::string cut_to_width(std::string_view text, std::size_t width);
 
 }  // namespace mc::ctl

@@ -49,6 +49,32 @@ TEST(CtlTable, ControlCharactersOfAForeignLabelDoNotReachTheTerminal) {
   EXPECT_EQ(table.to_string(), "LABEL\n?[2Jevil?\n");
 }
 
+TEST(CtlTable, TextIsPrintableIfItIsUtf8WithoutControlCharacters) {
+  EXPECT_EQ(printable("größe 漢字 \U0001f600 \ufffd"), "größe 漢字 \U0001f600 \ufffd");
+  EXPECT_EQ(printable("\x7f\t"), "??");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J"),
+            "?2J")
+      << "a control sequence in one character";
+  EXPECT_EQ(printable("\xff"
+                      "a\xc3"),
+            "?a?")
+      << "bytes that begin no character";
+  EXPECT_EQ(printable("\xc0\xaf"), "??") << "too long a form";
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "???") << "too long a form";
+  EXPECT_EQ(printable("\xf0\x80\x80\xaf"), "????") << "too long a form";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???") << "half of a pair";
+  EXPECT_EQ(printable("\xf4\x90\x80\x80\xf5"), "?????") << "beyond the last character";
+  EXPECT_EQ(printable("\xe2\x82"), "??") << "a cut character";
+}
+
+TEST(CtlTable, ACutTextHasWholeCharacters) {
+  EXPECT_EQ(cut_to_width("größe", 3), "grö");
+  EXPECT_EQ(cut_to_width("größe", 5), "größe");
+  EXPECT_EQ(cut_to_width("größe", 9), "größe");
+  EXPECT_EQ(cut_to_width("größe", 0), "");
+}
+
 TEST(CtlKeyText, PrintableKeysStayAsTheyAre) { EXPECT_EQ(escape_key("a/b c~"), "a/b c~"); }
 
 TEST(CtlKeyText, OtherBytesAndPercentAreEscaped) {
