@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's answers to "status" and "rails" and its counters page as text, and the
-//   difference of two answers as rates.
+// The agent's answers to "status" and "rails" and its counters page as text.
 // Threads: any; pure functions. Owns nothing.
 // Trusts: nothing; a missing field reads as zero.
 #pragma once
@@ -20,14 +19,5 @@ std::string counters_text(const Json::Value& counters);
 
 // Health, load, bandwidth and errors of each rail, a rail per line.
 std::string rails_text(const Json::Value& rails);
-
-// Two looks, elapsed_s apart, as one sample of rates: {"elapsed_s","rates","namespaces","sessions",
-// "rails"}. rails is null for an agent without a cluster.
-struct TopLook {
-  Json::Value status;
-  Json::Value rails;
-};
-Json::Value top_sample(const TopLook& before, const TopLook& now, double elapsed_s);
-std::string top_text(const Json::Value& sample);
 
 }  // namespace mc::ctl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output of mcctl topo, rails and top.
+// The output of mcctl topo and rails.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -139,43 +139,6 @@ TEST(CtlRails, EachRailHasALine) {
             "       1           2\n");
   EXPECT_THAT(rails_text(Json::Value()), HasSubstr("no rails"));
   EXPECT_THAT(rails_text(Json::Value("junk")), HasSubstr("no rails"));
-}
-
-Json::Value status(std::uint64_t puts, std::uint64_t requests) {
-  Json::Value value;
-  value["pid"] = 1;
-  Json::Value space;
-  space["name"] = "default";
-  space["puts"] = Json::UInt64{puts};
-  value["namespaces"].append(space);
-  Json::Value session;
-  session["id"] = 4;
-  session["pid"] = 77;
-  session["requests"] = Json::UInt64{requests};
-  value["sessions"].append(session);
-  return value;
-}
-
-TEST(CtlTop, RatesAreChangesPerSecond) {
-  const TopLook before{status(100, 10), rails(1u << 20)};
-  const TopLook now{status(300, 30), rails(3u << 20)};
-  const Json::Value sample = top_sample(before, now, 2);
-  EXPECT_EQ(sample["rates"]["puts_per_s"].asUInt(), 100u);
-  EXPECT_EQ(sample["rates"]["requests_per_s"].asUInt(), 10u);
-  EXPECT_EQ(sample["rates"]["fetched_bytes_per_s"].asUInt(), 1u << 20);
-  EXPECT_EQ(sample["peers"][0]["rails"][0]["bytes_per_s"].asUInt(), 1u << 20);
-  const std::string text = top_text(sample);
-  EXPECT_THAT(text, HasSubstr("puts 100/s"));
-  EXPECT_THAT(text, HasSubstr("fetched 1.00 MiB/s"));
-  EXPECT_THAT(text, HasSubstr("bulk 1"));
-}
-
-TEST(CtlTop, AnAgentThatRestartedOrIsAloneHasNoNegativeRates) {
-  const Json::Value sample = top_sample({status(300, 30), {}}, {status(5, 1), {}}, 1);
-  EXPECT_EQ(sample["rates"]["puts_per_s"].asUInt(), 0u);
-  EXPECT_FALSE(sample.isMember("peers"));
-  EXPECT_THAT(top_text(sample), Not(HasSubstr("fetched")));
-  EXPECT_THAT(top_text(Json::Value()), HasSubstr("pid 0"));
 }
 
 }  // namespace
