@@ -22,16 +22,25 @@
 namespace {
 
 constexpr const char* kAbout =
-    R"(Owns this host's pool of the KV cache and serves the pool to the processes of the host.
+    R"(mc-agent owns this host's pool of the KV cache and serves the pool to the processes of the host.
 
-Options come from the file given with --config, then the environment (MC_AGENT_POOL_BYTES=...),
-then flags; later sources win. Sizes take KiB, MiB, GiB, TiB.
+Options come from the file of --config, then the environment (MC_AGENT_POOL_BYTES=...), then flags;
+later sources win. Sizes take KiB, MiB, GiB, TiB. A relative path starts at the working directory. In
+a file, a relative path starts at the folder of the file.
 
-Signals: SIGTERM and SIGINT stop the agent and free the pool. SIGUSR2 stops the agent and leaves the
-pool to the next agent (upgrade). After a crash, too, the next agent finds all objects.
+The file is TOML, with lines such as pool_bytes = "4GiB", and a table [[namespace]] for each
+namespace beside "default".)";
 
-Exit codes: 0 stopped, 1 could not start, 2 wrong usage, 3 another process serves as this node of the
-cluster.)";
+constexpr const char* kFooter = R"(SIGNALS
+  SIGTERM, SIGINT  stop the agent and free the pool
+  SIGUSR2          stops the agent and leaves the pool to the next agent (upgrade); after a crash,
+                   too, the next agent finds all objects
+
+FILES
+  /etc/mc/agent.toml  the configuration of the unit mc-agent.service
+
+EXIT STATUS
+  0 stopped; 1 could not start; 2 wrong usage; 3 another process serves as this node of the cluster)";
 
 constexpr int kFencedExit = 3;  // systemd/mc-agent.service: no restart
 
@@ -89,10 +98,19 @@ int main(int argc, char** argv) {
   for (const mc::agent::OptionText& option : mc::agent::option_table()) {
     flags.push_back({.name = mc::options::spelled(option.name, mc::options::Spelling::kFlag),
                      .option = option.name,
-                     .help = option.help + " (default: " + option.default_value + ")"});
+                     .help = mc::options::with_default(option.help, option.default_value),
+                     .type = option.type});
+    if (!option.alias.empty()) {
+      flags.push_back(mc::options::earlier_flag(option.alias, option.name));
+    }
   }
-  mc::options::CommandLine words =
-      mc::options::parse_command_line({"mc-agent", mc_version(), kAbout}, flags, argc, argv);
+  const mc::options::Program program{.name = "mc-agent",
+                                     .version = mc_version(),
+                                     .summary = "agent of a KV-cache pool",
+                                     .about = kAbout,
+                                     .footer = kFooter,
+                                     .pages = {"mcctl.1", "mc-master.8"}};
+  mc::options::CommandLine words = mc::options::parse_command_line(program, flags, argc, argv);
   if (words.exit_code) return *words.exit_code;
   const bool keeper =
       std::erase_if(words.flags, [&](const auto& flag) { return flag.first == kKeeper; }) > 0;

@@ -117,7 +117,7 @@ std::vector<OptionRow<Options>> make_host_rows() {
       row<&O::isolated_allow_same_user>(
           "isolated_allow_same_user", toggle(),
           "isolated namespaces admit clients of the agent's own user, who could read the agent's memory anyway"),
-      row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
+      row<&O::log_level>("log_level", log_levels(),
                          "least severe level of log lines that are written"),
       row<&O::metrics_listen>(
           "metrics_listen", {ValueKind::kText, 1, kMaxAddressBytes, false, {}},

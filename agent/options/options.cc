@@ -261,7 +261,8 @@ std::vector<OptionText> option_table() {
     if (row.name == "runtime_dir") value = "$RUNTIME_DIRECTORY, else /dev/shm/mc-UID";
     if (row.name == "socket") value = "<runtime_dir>/agent.sock";
     table.push_back({std::string(row.name), value, value, "default",
-                     std::string(row.help) + "; " + row.domain.accepts()});
+                     std::string(row.help) + "; " + row.domain.accepts(), row.domain.type(),
+                     std::string(row.alias)});
   }
   return table;
 }

@@ -91,6 +91,9 @@ struct Options {
 
 struct OptionText {
   std::string name, value, default_value, source, help;  // source: default, file, environment, flag
+  // In option_table() only: "SIZE", and the earlier name of the option, if there is one.
+  std::string type = {};
+  std::string alias = {};
 };
 
 // The checked options of all sources. text: for mcctl config.
@@ -99,9 +102,10 @@ struct LoadedOptions {
   std::vector<OptionText> text;
 };
 
-// config_path may be empty. flags: pairs of option name (with '_') and text. environment: usually
-// ::environ. Errors: MC_INVALID_ARGUMENT with the option, its source, the accepted values and, for
-// an unknown name, the nearest name.
+// config_path may be empty. A relative path in the file starts at the folder of the file. A
+// relative path of another source starts at the working directory. flags: pairs of option name
+// (with '_') and text. environment: usually ::environ. Errors: MC_INVALID_ARGUMENT with the option,
+// its source, the accepted values and, for an unknown name, the nearest name.
 Result<LoadedOptions> load_options(const std::string& config_path,
                                    const std::vector<std::pair<std::string, std::string>>& flags,
                                    const char* const* environment);

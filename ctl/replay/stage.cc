@@ -145,10 +145,10 @@ Status Stage::start(unsigned agents, std::uint64_t timeout_ns) {
   const int port = namespaces_ ? kPort : 20000 + static_cast<int>(::getpid() % 20000);
   const std::string master = (namespaces_ ? "10.77.0.1:" : "127.0.0.1:") + std::to_string(port);
   const std::string master_log = directory_ + "/master.log";
-  if (Status status = launch(
-          0,
-          {program("mc-master"), "--listen", master, "--key-file", key_file, "--recover-ms", "100"},
-          master_log);
+  if (Status status = launch(0,
+                             {program("mc-master"), "--listen", master, "--cluster-key-file",
+                              key_file, "--recover-ms", "100"},
+                             master_log);
       !status.ok()) {
     return status;
   }

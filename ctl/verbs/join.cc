@@ -41,7 +41,7 @@ struct JoinOptions {
   std::string key_file;
   std::string runtime_dir;
   std::string cluster_id;  // beside a store's URL
-  std::string listen;      // host; empty: the address on the way to the master
+  std::string listen;      // host or host:port; empty: the address on the way to the master
 
   bool by_store() const { return master.find("://") != std::string::npos; }
 };
@@ -167,12 +167,15 @@ Result<pid_t> start_agent(const JoinOptions& options, const std::string& directo
                           const metadata::MasterFacts& facts, std::uint64_t deadline_ns) {
   const auto address = peer_address(options, facts);
   if (!address) return fail(address.error());
-  std::vector<std::string> words{
-      program("mc-agent"), "--runtime-dir",
-      directory,           options.by_store() ? "--cluster-store" : "--masters",
-      options.master,      "--cluster-id",
-      facts.cluster,       "--listen",
-      *address + ":0"};
+  std::vector<std::string> words{program("mc-agent"),
+                                 "--runtime-dir",
+                                 directory,
+                                 options.by_store() ? "--cluster-store" : "--masters",
+                                 options.master,
+                                 "--cluster-id",
+                                 facts.cluster,
+                                 "--listen",
+                                 split_address(*address) ? *address : *address + ":0"};
   if (!options.key_file.empty()) {
     words.insert(words.end(), {"--cluster-key-file", options.key_file});
   }
@@ -277,9 +280,9 @@ EXIT STATUS
             "Name of the cluster in the store; a master tells its cluster (default: default)",
             "NAME"},
            {"--listen", &options->listen,
-            "Address of this host for its peers; default: the address by which this host "
-            "reaches the master",
-            "HOST"},
+            "Address of this host for its peers, as listen of mc-agent; without a port, the agent "
+            "takes any port; default: the address by which this host reaches the master",
+            "HOST[:PORT]"},
            {"--runtime-dir", &options->runtime_dir,
             "Directory of the agents that join starts; default: MC_RUNTIME_DIR, else /run/mc "
             "if writable, else /dev/shm/mc-UID",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The command line of a program with a table of options: --config FILE and a flag for
-//   each option. Flags are texts; the table checks the values.
+//   each option. Flags are texts; the table checks the values. --help and --man print the same
+//   table.
 // Threads: the main thread.
 // Owns: nothing.
 // Trusts: nothing of the words.
@@ -9,16 +10,21 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "libmc/options/option_row.h"
 
 namespace mc::options {
 
 struct Flag {
   std::string name;         // "--pool-bytes"
   std::string option;       // the name in the result: "pool_bytes"
-  std::string help = {};    // empty: the help does not list the flag
+  std::string help = {};    // empty: --help and --man do not list the flag
+  std::string type = {};    // name of the value in the help: "SIZE"
   bool takes_value = true;  // false: the text in the result is "true"
+  std::string meant = {};   // the present name, if this is an earlier name
 };
 
 struct CommandLine {
@@ -30,10 +36,25 @@ struct CommandLine {
 struct Program {
   std::string name;  // "mc-agent"
   std::string version;
-  std::string about;  // first text of the help
+  std::string summary;                  // one line without a full stop
+  std::string about;                    // paragraphs
+  std::string footer;                   // sections of the help and the manual page, such as SIGNALS
+  std::vector<std::string> pages = {};  // related manual pages: "mcctl.1"
 };
 
-// Prints the help, the version or the error. Wrong usage has the exit code 2.
+// The help, and the default unless the default is empty.
+inline std::string with_default(const std::string& help, const std::string& value) {
+  return value.empty() ? help : help + " (default: " + value + ")";
+}
+
+// The flag of an earlier name. The option in the result has the name that the user gave.
+inline Flag earlier_flag(std::string_view alias, std::string_view name) {
+  return {.name = spelled(alias, Spelling::kFlag),
+          .option = std::string(alias),
+          .meant = spelled(name, Spelling::kFlag)};
+}
+
+// Prints the help, the manual page, the version or the error. Wrong usage has the exit code 2.
 CommandLine parse_command_line(const Program& program, const std::vector<Flag>& flags, int argc,
                                const char* const* argv);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 
 #include "libmc/base/fd.h"
@@ -95,6 +96,7 @@ Result<FileEntry> read_entry(const toml::key& key, const toml::node& node,
 Result<FileTable> read_table(const toml::table& table, const std::string& name, bool is_top) {
   FileTable result;
   result.where = place(name, table.source());
+  result.folder = folder_of(name);
   for (const auto& [key, node] : table) {
     if (is_top && key.str() == "namespace") continue;
     auto entry = read_entry(key, node, name);
@@ -111,6 +113,18 @@ tl::unexpected<Status> not_toml(const std::string& name, std::size_t line, std::
 }
 
 }  // namespace
+
+std::string folder_of(const std::string& file) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(file, error);
+  return error ? "" : path.parent_path().string();
+}
+
+std::string working_folder() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::current_path(error);
+  return error ? "" : path.string();
+}
 
 Result<std::string> read_config(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -26,6 +26,7 @@ struct FileEntry {
 
 struct FileTable {
   std::string where;
+  std::string folder;  // folder of the file, for relative paths
   std::vector<FileEntry> entries;
 };
 
@@ -34,9 +35,12 @@ struct OptionFile {
   std::vector<FileTable> namespaces;  // [[namespace]], in the file's order
 };
 
+// The absolute folder of a file, or the working directory. Empty: the working directory is unknown.
+std::string folder_of(const std::string& file);
+std::string working_folder();
 // Reads the file. Errors: MC_INVALID_ARGUMENT if the file cannot be read or is longer than allowed.
 Result<std::string> read_config(const std::string& path);
-// name: the file's name, for errors, which give line and column.
+// name: the file's path, for relative paths in the file and for errors, which give line and column.
 Result<OptionFile> parse_config(std::string_view toml, const std::string& name);
 
 }  // namespace mc::options

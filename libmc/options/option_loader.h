@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Takes the options of a program from its sources: a file, the environment and flags. A later source
-//   replaces the values of an earlier one.
+//   replaces the values of an earlier one. A relative path starts at the folder of its file, or at
+//   the working directory.
 // Threads: one thread.
 // Owns: the options and the source of each value.
 // Trusts: nothing of the texts. Each value is checked against the domain of its row.
@@ -31,7 +32,7 @@ class OptionLoader {
   // may hold beside the options; empty: none.
   explicit OptionLoader(const Rows<Owner>& rows, std::string_view prefix = {},
                         std::string_view table = {})
-      : rows_(rows), prefix_(prefix), table_(table), origins_(rows.size()) {}
+      : rows_(rows), prefix_(prefix), table_(table), origins_(rows.size()), names_(rows.size()) {}
 
   Owner& values() { return values_; }
   const Owner& values() const { return values_; }
@@ -55,7 +56,8 @@ class OptionLoader {
                                          " is a decimal number; write \"0" + entry.text +
                                          "\" or 0o" + entry.text};
       }
-      const Status status = take(*row, is_mode ? entry.octal_text : entry.text, origin);
+      const Status status =
+          take(*row, entry.name, is_mode ? entry.octal_text : entry.text, origin, table.folder);
       if (!status.ok()) return status;
     }
     return {};
@@ -81,7 +83,7 @@ class OptionLoader {
       }
       if (text.empty()) continue;
       const Status status =
-          take(*row, text, {"environment", "environment " + std::string(variable)});
+          take(*row, name, text, {"environment", "environment " + std::string(variable)}, folder_);
       if (!status.ok()) return status;
     }
     return {};
@@ -102,7 +104,9 @@ class OptionLoader {
   // Takes one value. An error about an unknown name has the origin only if the name does not show it.
   Status add(std::string_view name, std::string_view text, Spelling spelling,
              const Origin& origin) {
-    if (const auto* const row = find_row(rows_, name)) return take(*row, text, origin);
+    if (const auto* const row = find_row(rows_, name)) {
+      return take(*row, name, text, origin, folder_);
+    }
     return unknown_option(rows_, name, spelling,
                           spelling == Spelling::kName ? origin.where : std::string(), prefix_);
   }
@@ -111,15 +115,27 @@ class OptionLoader {
   std::size_t index_of(const OptionRow<Owner>& row) const {
     return static_cast<std::size_t>(&row - rows_.data());
   }
-  Status take(const OptionRow<Owner>& row, std::string_view text, const Origin& origin) {
-    origins_[index_of(row)] = origin;
-    return assign(row, text, origin, values_);
+  Status take(const OptionRow<Owner>& row, std::string_view name, std::string_view text,
+              const Origin& origin, const std::string& folder) {
+    Origin& last = origins_[index_of(row)];
+    std::string& last_name = names_[index_of(row)];
+    if (last.source == origin.source && last_name != name) {
+      return {MC_INVALID_ARGUMENT, std::string(row.alias) + " is an earlier name of " +
+                                       std::string(row.name) + ", and both are given (" +
+                                       last.where + "; " + origin.where + "); remove " +
+                                       std::string(row.alias)};
+    }
+    last = origin;
+    last_name = name;
+    return assign(row, text, origin, values_, folder);
   }
 
   const Rows<Owner>& rows_;
   const std::string_view prefix_, table_;
   Owner values_;
+  const std::string folder_ = working_folder();
   std::vector<Origin> origins_;
+  std::vector<std::string> names_;  // by row: the name that the last source gave
 };
 
 }  // namespace mc::options

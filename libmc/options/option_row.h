@@ -105,7 +105,13 @@ Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling s
   std::vector<std::string> names;
   for (const auto& row : rows) names.emplace_back(row.name);
   if (!table.empty()) names.emplace_back(table);
-  const std::string near = nearest(name, names);
+  std::string near = nearest(name, names);
+  if (near.empty()) {
+    std::vector<std::string> aliases;
+    for (const auto& row : rows) aliases.emplace_back(row.alias);
+    near = nearest(name, aliases);
+    if (!near.empty()) near = find_row(rows, near)->name;
+  }
   const std::string meant =
       near.empty() ? "--help lists the options"
       : !table.empty() && near == table
@@ -116,13 +122,16 @@ Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling s
                                    (where.empty() ? "" : " (" + where + ")") + "; " + meant};
 }
 
+// folder: the folder of relative paths; empty: a path must be absolute.
 template <typename Owner>
 Status assign(const OptionRow<Owner>& row, std::string_view text, const Origin& origin,
-              Owner& owner) {
-  const auto value = parse_value(row.domain, text);
+              Owner& owner, const std::string& folder = {}) {
+  const auto value = parse_value(row.domain, text, folder);
   if (!value) {
+    const bool homeless = row.domain.kind == ValueKind::kPath && folder.empty();
     return {MC_INVALID_ARGUMENT, std::string(row.name) + " = " + options::quoted(text) + " (" +
-                                     origin.where + "): not " + row.domain.accepts()};
+                                     origin.where + "): not " + row.domain.accepts() +
+                                     (homeless ? "; write an absolute path" : "")};
   }
   row.set(owner, *value);
   return {};

@@ -92,11 +92,35 @@ std::optional<OptionValue> parse_in_range(const ValueDomain& domain,
   return *value;
 }
 
-std::optional<OptionValue> parse_path(const ValueDomain& domain, std::string_view text) {
-  if (text.empty() && domain.may_be_zero) return std::string();
-  if (text.empty() || text.front() != '/' || text.size() > domain.highest) return std::nullopt;
+// "" for a relative path without a folder.
+std::string absolute_path(std::string_view text, const std::string& folder) {
+  if (text.starts_with('/')) return std::string(text);
+  if (folder.empty()) return {};
+  while (text.starts_with("./")) {
+    text.remove_prefix(2);
+    text.remove_prefix(std::min(text.find_first_not_of('/'), text.size()));
+  }
+  if (text.empty() || text == ".") return folder;
+  return folder + (folder.ends_with('/') ? "" : "/") + std::string(text);
+}
+
+std::optional<OptionValue> parse_path(const ValueDomain& domain, std::string_view text,
+                                      const std::string& folder) {
+  if (text.empty()) return domain.may_be_zero ? std::optional(std::string()) : std::nullopt;
+  std::string path = absolute_path(text, folder);
+  if (path.empty() || path.size() > domain.highest) return std::nullopt;
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::any_of(text.begin(), text.end(), control)) return std::nullopt;
+  if (std::any_of(path.begin(), path.end(), control)) return std::nullopt;
+  return path;
+}
+
+std::optional<OptionValue> parse_choice(const ValueDomain& domain, std::string_view text) {
+  for (const auto& [word, present] : domain.earlier) {
+    if (text == word) return std::string(present);
+  }
+  const auto& words = domain.choices;
+  const bool known = std::find(words.begin(), words.end(), text) != words.end();
+  if (!known && !(text.empty() && domain.may_be_zero)) return std::nullopt;
   return std::string(text);
 }
 
@@ -127,7 +151,7 @@ std::string ValueDomain::accepts() const {
     case ValueKind::kText:
       return "a text of at most " + std::to_string(highest) + " bytes";
     case ValueKind::kPath:
-      return "an absolute path of at most " + std::to_string(highest) + " bytes";
+      return "a path whose absolute form has at most " + std::to_string(highest) + " bytes";
     case ValueKind::kName:
       return "1 to " + std::to_string(MC_MAX_NAMESPACE_BYTES) +
              " letters, digits, '.', '_' and '-'";
@@ -148,23 +172,53 @@ std::string ValueDomain::accepts() const {
   return {};
 }
 
-std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text) {
+std::string ValueDomain::type() const {
+  switch (kind) {
+    case ValueKind::kText:
+      return "TEXT";
+    case ValueKind::kPath:
+      return "PATH";
+    case ValueKind::kName:
+      return "NAME";
+    case ValueKind::kChoice:
+      return "WORD";
+    case ValueKind::kSize:
+      return "SIZE";
+    case ValueKind::kCount:
+      return "NUMBER";
+    case ValueKind::kOctal:
+      return "MODE";
+    case ValueKind::kSwitch:
+      return "true|false";
+    case ValueKind::kUids:
+      return "UID,...";
+  }
+  return {};
+}
+
+ValueDomain log_levels() {
+  return {ValueKind::kChoice,
+          0,
+          0,
+          false,
+          {"trace", "debug", "info", "warn", "error", "off"},
+          {{"err", "error"}, {"critical", "error"}}};
+}
+
+std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text,
+                                       const std::string& folder) {
   if (text.size() > kMaxValueBytes) return std::nullopt;
   switch (domain.kind) {
     case ValueKind::kText:
       if (text.size() > domain.highest || text.find('\0') != text.npos) return std::nullopt;
       return std::string(text);
     case ValueKind::kPath:
-      return parse_path(domain, text);
+      return parse_path(domain, text, folder);
     case ValueKind::kName:
       if (!is_namespace_name(text)) return std::nullopt;
       return std::string(text);
-    case ValueKind::kChoice: {
-      const auto& words = domain.choices;
-      const bool known = std::find(words.begin(), words.end(), text) != words.end();
-      if (!known && !(text.empty() && domain.may_be_zero)) return std::nullopt;
-      return std::string(text);
-    }
+    case ValueKind::kChoice:
+      return parse_choice(domain, text);
     case ValueKind::kSize:
       return parse_in_range(domain, size_of_text(text));
     case ValueKind::kCount:

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,7 +25,7 @@ inline constexpr std::size_t kMaxSocketPathBytes = 107;
 
 enum class ValueKind {
   kText,    // any text
-  kPath,    // an absolute path
+  kPath,    // a path; a relative path becomes an absolute path
   kName,    // a namespace's name
   kChoice,  // one of a few words
   kSize,    // bytes, parse_size()
@@ -45,13 +46,22 @@ struct ValueDomain {
   // 0 is also allowed and means "choose for me"; also an empty choice or path
   bool may_be_zero = false;
   std::vector<std::string_view> choices;
+  // Earlier words of a choice, each with the present word. accepts() does not list earlier words.
+  std::vector<std::pair<std::string_view, std::string_view>> earlier = {};
 
   // "a size from 1MiB to 64TiB, such as 4GiB"
   std::string accepts() const;
+  // The name of a value in the help: "SIZE".
+  std::string type() const;
 };
 
-// Nullopt: the text is outside the domain.
-std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text);
+// The levels of log_level in every program.
+ValueDomain log_levels();
+
+// folder: the folder of relative paths; empty: a relative path is outside the domain. Nullopt: the
+// text is outside the domain.
+std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text,
+                                       const std::string& folder = {});
 // parse_value(domain, format_value(domain, value)) returns value.
 std::string format_value(const ValueDomain& domain, const OptionValue& value);
 // 4096, 64KiB, 1.5G, 2TiB: powers of 1024 with or without the i.

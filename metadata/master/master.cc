@@ -38,7 +38,7 @@ Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
     spdlog::warn("event=certificates_refused cause=\"{}\" effect=\"agents see those before\"",
                  status.text());
   };
-  auto key = auth::ClusterKey::find(options.key_file);
+  auto key = auth::ClusterKey::find(options.cluster_key_file);
   if (!key) return fail(key.error());
   listening.key = std::move(*key);
   listening.insecure = options.insecure;
@@ -80,7 +80,7 @@ Master::~Master() {
 }
 
 Result<std::unique_ptr<ClusterStore>> Master::open_store(const MasterOptions& options) {
-  auto store = open_cluster_store(options.store, options.cluster_id);
+  auto store = open_cluster_store(options.cluster_store, options.cluster_id);
   if (store && !(*store)->capabilities().elects()) {
     return fail(MC_UNSUPPORTED, (*store)->name() +
                                     " cannot elect a leader; use memory:// for one "

@@ -15,6 +15,7 @@ using options::ValueDomain;
 using options::ValueKind;
 
 constexpr std::string_view kEnvironmentPrefix = "MC_MASTER_";
+constexpr std::uint64_t kMaxPathBytes = 4095;
 
 template <auto kMember>
 OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::string_view help,
@@ -23,6 +24,7 @@ OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::str
 }
 
 ValueDomain text() { return {ValueKind::kText, 0, options::kMaxValueBytes, true, {}}; }
+ValueDomain path() { return {ValueKind::kPath, 0, kMaxPathBytes, true, {}}; }
 ValueDomain toggle() { return {ValueKind::kSwitch, 0, 1, true, {}}; }
 ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
   return {ValueKind::kCount, lowest, highest, false, {}};
@@ -51,29 +53,34 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
       row<&O::listen>(
           "listen", text(),
           "IP address and port of the socket; an address that other hosts reach needs a "
-          "key_file"),
+          "cluster_key_file"),
       row<&O::advertise>(
           "advertise", text(),
           "host:port by which other processes reach this master; empty: as in listen"),
       row<&O::cluster_id>("cluster_id", text(),
                           "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"),
-      row<&O::store>("store", text(),
-                     "cluster store: memory:// (one master), redis://host:port, etcd://host:port"),
+      row<&O::cluster_store>(
+          "cluster_store", text(),
+          "cluster store: memory:// (one master), redis://host:port, etcd://host:port", "store"),
       row<&O::partitions>("partitions", count(1, kMaxPartitions),
                           "number of partitions of the keys; one master leads each partition; all "
                           "masters need the same number, which the first leader fixes",
                           "shares"),
-      row<&O::key_file>("key_file", text(),
-                        "file with the cluster's key, mode 0600 (openssl rand -hex 32); empty: the "
-                        "file in MC_CLUSTER_KEY_FILE, else the key in MC_CLUSTER_KEY"),
+      row<&O::cluster_key_file>(
+          "cluster_key_file", path(),
+          "file with the cluster's key, mode 0600 (openssl rand -hex 32); empty: the "
+          "file in MC_CLUSTER_KEY_FILE, else the key in MC_CLUSTER_KEY",
+          "key_file"),
       row<&O::insecure>("insecure", toggle(),
                         "listen on addresses of other hosts without a key, so that every process "
                         "of the network may read and remove objects"),
-      row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
-      row<&O::tls_key>("tls_key", text(), "PEM private key of tls_cert"),
-      row<&O::tls_ca>("tls_ca", text(),
-                      "PEM file of the authority of the masters' certificates, for pages of the "
-                      "HTTP port about keys; needed with tls_cert"),
+      row<&O::tls_cert>("tls_cert", path(), "PEM certificate chain; with tls_key, TLS is used"),
+      row<&O::tls_key>("tls_key", path(), "PEM private key of tls_cert"),
+      row<&O::master_tls_ca>(
+          "master_tls_ca", path(),
+          "PEM certificates of the authorities that sign the masters' tls_cert, for pages of the "
+          "HTTP port about keys; needed with tls_cert",
+          "tls_ca"),
       row<&O::http_listen>("http_listen", text(),
                            "IP address and port of Mooncake's HTTP administration (/health, "
                            "/metrics, /get_all_keys ...); empty: none. Beyond loopback a request "
@@ -85,7 +92,7 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
                               "IP address and port of the metrics for Prometheus (/metrics), or "
                               "off; a port in use is a warning; beyond loopback a request needs "
                               "the token"),
-      row<&O::http_token_file>("http_token_file", text(),
+      row<&O::http_token_file>("http_token_file", path(),
                                "file with the token of the HTTP ports; empty: MC_HTTP_TOKEN_FILE, "
                                "else the token in ADMIN_API_KEY, else a token that follows from "
                                "the cluster's key"),
@@ -109,9 +116,8 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
       row<&O::max_links>(
           "max_links", count(1, 65'536),
           "connections with a proof of the key; an agent has one for each partition"),
-      row<&O::log_level>("log_level",
-                         choice({"trace", "debug", "info", "warn", "err", "critical", "off"}),
-                         "least severe level that is logged"),
+      row<&O::log_level>("log_level", options::log_levels(),
+                         "least severe level of log lines that are written"),
   };
   return rows;
 }

@@ -20,13 +20,13 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:7400";
   std::string advertise;  // empty: listen
   std::string cluster_id = "default";
-  std::string store = "memory://";
+  std::string cluster_store = "memory://";
   std::uint64_t partitions = 1;
-  std::string key_file;   // empty: the key that the environment names
-  bool insecure = false;  // listens beyond loopback without a key
+  std::string cluster_key_file;  // empty: the key that the environment names
+  bool insecure = false;         // listens beyond loopback without a key
   std::string tls_cert;
   std::string tls_key;
-  std::string tls_ca;           // for the HTTP port's own questions to masters with TLS
+  std::string master_tls_ca;    // for the HTTP port's own questions to masters with TLS
   std::string http_listen;      // empty: no HTTP administration
   std::string metadata_listen;  // empty: no metadata server
   // Beside an agent of the host, which has port 9464.
@@ -47,8 +47,10 @@ struct MasterOptions {
 const std::vector<options::OptionRow<MasterOptions>>& master_option_rows();
 
 // Reads the file (none if config_path is empty), then the environment (MC_MASTER_<NAME>), then
-// flags (pairs of option name and text). Later sources win. Errors: MC_INVALID_ARGUMENT names the
-// option, the place, the accepted values, and the nearest name for an unknown name.
+// flags (pairs of option name and text). Later sources win. A relative path in the file starts at
+// the folder of the file; a relative path of another source, at the working directory. Errors:
+// MC_INVALID_ARGUMENT names the option, the place, the accepted values, and the nearest name for an
+// unknown name.
 Result<MasterOptions> load_master_options(
     const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
     const char* const* environment);

@@ -144,7 +144,7 @@ def test_the_cluster_key_changes_while_objects_stay_and_hosts_reach_each_other(m
 
     old, new = secrets.token_hex(32), secrets.token_hex(32)
     key = write(old)
-    start_cluster(master, agent, f'key_file = "{key}"\n', f'cluster_key_file = "{key}"\n')
+    start_cluster(master, agent, f'cluster_key_file = "{key}"\n', f'cluster_key_file = "{key}"\n')
     for lines in ((old, new), (new, old, f"hashes {old}"), (new, f"hashes {old}")):
         write(*lines)
         for host in (master, agent):
@@ -157,7 +157,7 @@ def test_the_cluster_key_changes_while_objects_stay_and_hosts_reach_each_other(m
 
 def test_an_agent_with_another_cluster_key_serves_its_objects_and_names_the_key(master, agent):
     key = replace("cluster.key", secrets.token_hex(32) + "\n")
-    start_cluster(master, agent, f'key_file = "{key}"\n', f'cluster_key_file = "{key}"\n')
+    start_cluster(master, agent, f'cluster_key_file = "{key}"\n', f'cluster_key_file = "{key}"\n')
     replace("cluster.key", secrets.token_hex(32) + "\n")
     master.do("restart")
     until(lambda: agent.says("master_unreachable", "the same cluster key"))

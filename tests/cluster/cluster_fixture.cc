@@ -19,7 +19,7 @@ ClusterTest::~ClusterTest() {
 
 void ClusterTest::start(std::size_t agents, AgentOptions options, std::vector<std::string> master) {
   options_ = std::move(options);
-  if (master.empty()) master = {"--store", "memory://", "--recover-ms", option_time(100)};
+  if (master.empty()) master = {"--cluster-store", "memory://", "--recover-ms", option_time(100)};
   master_ = std::make_unique<metadata::MasterProcess>(master);
   options_.try_emplace("masters", master_->address());
   options_.try_emplace("pool_bytes", "64MiB");

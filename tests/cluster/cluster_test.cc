@@ -262,9 +262,9 @@ TEST_F(ClusterTest, AnAgentThatWasKilledComesBackWithWhatItHeldUnderTheSameVersi
 TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
-  metadata::MasterProcess standby({"--store", url, "--recover-ms", option_time(300)});
+  metadata::MasterProcess standby({"--cluster-store", url, "--recover-ms", option_time(300)});
   start(2, {{"cluster_store", url}, {"masters", ""}},
-        {"--store", url, "--recover-ms", option_time(300)});
+        {"--cluster-store", url, "--recover-ms", option_time(300)});
   ASSERT_EQ(put(0, "before", "the death of a master"), MC_OK);
   // After both masters have been killed once, the standby has led, whichever led first.
   master_->kill_hard();
@@ -379,9 +379,9 @@ TEST_F(ClusterTest, AnAgentEndsAndSaysWhyWhenANewerProcessJoinsAsItsNode) {
 TEST_F(ClusterTest, AnObjectRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
-  metadata::MasterProcess standby({"--store", url, "--recover-ms", option_time(300)});
+  metadata::MasterProcess standby({"--cluster-store", url, "--recover-ms", option_time(300)});
   start(2, {{"cluster_store", url}, {"masters", ""}},
-        {"--store", url, "--recover-ms", option_time(300)});
+        {"--cluster-store", url, "--recover-ms", option_time(300)});
   mc_put_options options = MC_PUT_OPTIONS_INIT;
   options.replicas = 2;
   for (const char* key : {"removed", "kept"}) {

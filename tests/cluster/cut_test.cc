@@ -101,8 +101,8 @@ void CutTest::start_apart() {
   {
     const Network::Inside inside(*network_, kMasterHost);
     master_ = std::make_unique<metadata::MasterProcess>(
-        std::vector<std::string>{"--store", url, "--recover-ms", option_time(300), "--key-file",
-                                 key_file},
+        std::vector<std::string>{"--cluster-store", url, "--recover-ms", option_time(300),
+                                 "--cluster-key-file", key_file},
         Network::address(kMasterHost));
   }
   for (std::size_t i = 0; i < kAgents; ++i) {

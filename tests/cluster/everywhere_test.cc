@@ -91,7 +91,7 @@ TEST_F(Everywhere, ARemovalByPatternReachesTheOtherHosts) {
 }
 
 TEST_F(Everywhere, ARemovalOfAllNamespacesReachesAHostThatWasAway) {
-  start(2, {}, {"--store", "memory://", "--recover-ms", option_time(100)});
+  start(2, {}, {"--cluster-store", "memory://", "--recover-ms", option_time(100)});
   ASSERT_EQ(put(0, "here", "value"), MC_OK);
   ASSERT_EQ(put(1, "there", "value"), MC_OK);
   agents_[1]->pause(true);
@@ -112,9 +112,9 @@ TEST_F(Everywhere, ARemovalOfAllNamespacesReachesAHostThatWasAway) {
 TEST_F(Everywhere, AHostThatWasAwayRemovesWhatMatchesAndNothingElseUnderTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
-  metadata::MasterProcess standby({"--store", url, "--recover-ms", option_time(300)});
+  metadata::MasterProcess standby({"--cluster-store", url, "--recover-ms", option_time(300)});
   start(2, {{"cluster_store", url}, {"masters", ""}},
-        {"--store", url, "--recover-ms", option_time(300)});
+        {"--cluster-store", url, "--recover-ms", option_time(300)});
   for (const char* key : {"old/there", "new/there"}) {
     ASSERT_EQ(put(1, key, content(key, 3000)), MC_OK);
   }

@@ -184,7 +184,7 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   redis_ = std::make_unique<conformance::StoreServer>(conformance::redis_command());
   const std::string url = "redis://" + redis_->host();
   start(2, {{"cluster_store", url}, {"pool_bytes", "256MiB"}, {"max_pool_bytes", "256MiB"}},
-        {"--store", url, "--recover-ms", option_time(300)});
+        {"--cluster-store", url, "--recover-ms", option_time(300)});
   std::vector<std::string> there;
   for (int i = 0; i < 200; ++i) {
     there.push_back("there/" + std::to_string(i));

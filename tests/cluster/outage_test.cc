@@ -31,7 +31,8 @@ class StoreIsAway : public ClusterTest, public testing::WithParamInterface<Outag
     store_ = std::make_unique<StoreServer>(etcd ? conformance::etcd_command()
                                                 : conformance::redis_command());
     const std::string url = GetParam().scheme + store_->host();
-    const std::vector<std::string> flags = {"--store", url, "--recover-ms", option_time(300)};
+    const std::vector<std::string> flags = {"--cluster-store", url, "--recover-ms",
+                                            option_time(300)};
     standby_ = std::make_unique<metadata::MasterProcess>(flags);
     start(3, {{"cluster_store", url}, {"masters", ""}}, flags);
     wait_until_joined();

@@ -32,9 +32,9 @@ class Partitions : public ClusterTest {
   void start_partitions(std::size_t agents) {
     redis_ = std::make_unique<conformance::StoreServer>(conformance::redis_command());
     url_ = "redis://" + redis_->host();
-    const std::vector<std::string> flags = {"--store",      url_,
-                                            "--partitions", std::to_string(kPartitions),
-                                            "--recover-ms", option_time(300)};
+    const std::vector<std::string> flags = {"--cluster-store", url_,
+                                            "--partitions",    std::to_string(kPartitions),
+                                            "--recover-ms",    option_time(300)};
     other_ = std::make_unique<metadata::MasterProcess>(flags);
     start(agents, {{"cluster_store", url_}}, flags);
     ASSERT_TRUE(until([&] { return led_by(*master_).size() == 2 && led_by(*other_).size() == 2; }))
@@ -320,7 +320,8 @@ TEST_F(Partitions, ADrainMovesTheKeysOfAllPartitions) {
 }
 
 TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
-  start(1, {}, {"--store", "memory://", "--recover-ms", option_time(100), "--partitions", "3"});
+  start(1, {},
+        {"--cluster-store", "memory://", "--recover-ms", option_time(100), "--partitions", "3"});
   EXPECT_EQ(led_by(*master_), (std::set<std::uint32_t>{0, 1, 2}));
   const auto keys = some_keys("early ", 60);
   put_all(keys, 1);
@@ -337,7 +338,8 @@ TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
 
 TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
   // Each master has a separate memory store; only one master runs at a time.
-  const std::vector<std::string> flags = {"--store", "memory://", "--recover-ms", option_time(100)};
+  const std::vector<std::string> flags = {"--cluster-store", "memory://", "--recover-ms",
+                                          option_time(100)};
   const auto in_partitions = [&](const char* count) {
     std::vector<std::string> with = flags;
     with.insert(with.end(), {"--partitions", count});

@@ -353,7 +353,8 @@ class Relocation : public NamedHost {
 };
 
 TEST_F(Relocation, CopiesAndMovesAnObjectBetweenHosts) {
-  start(3, {}, {"--store", "memory://", "--recover-ms", option_time(100), "--partitions", "2"});
+  start(3, {},
+        {"--cluster-store", "memory://", "--recover-ms", option_time(100), "--partitions", "2"});
   std::vector<std::uint64_t> nodes;
   for (std::size_t i = 0; i < 3; ++i) nodes.push_back(node_of(i));
   for (int i = 0; i < 4; ++i) {  // keys of both partitions

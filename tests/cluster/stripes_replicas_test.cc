@@ -159,7 +159,8 @@ TEST_F(StripesReplicas, UpsertsAndRemovalsReachAllReplicas) {
 
 TEST_F(StripesReplicas, TheWantedCountIsKnownAfterARestartOfAll) {
   // No part is copied before all agents have reported to the next master.
-  start(3, {{"stripe_bytes", "1MiB"}}, {"--store", "memory://", "--recover-ms", option_time(2000)});
+  start(3, {{"stripe_bytes", "1MiB"}},
+        {"--cluster-store", "memory://", "--recover-ms", option_time(2000)});
   put_twice();
   for (std::size_t agent = 0; agent < 3; ++agent) close_clients(agent);
   master_->kill_hard();

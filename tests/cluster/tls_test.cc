@@ -58,7 +58,7 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
 TEST_F(ClusterTls, MastersAcceptOnlyTlsWithTheRightCertificates) {
   const transport::tls::Files shown = authority_.issue("master", "IP:127.0.0.1");
   start(2, {{"master_tls_ca", shown.ca}},
-        {"--store", "memory://", "--recover-ms", option_time(100), "--tls-cert", shown.cert,
+        {"--cluster-store", "memory://", "--recover-ms", option_time(100), "--tls-cert", shown.cert,
          "--tls-key", shown.key});
   ASSERT_EQ(put(0, "told", "of"), MC_OK) << mc_last_error();
   EXPECT_EQ(get(1, "told"), "of");

@@ -96,7 +96,7 @@ TEST_F(Unreached, WithoutAMasterNoCallSaysThatThereIsNoObject) {
 TEST_F(Unreached, AHolderThatIsAwayIsNamedAsTheReason) {
   // The master keeps the places of the dead host for the whole test.
   start(2, {},
-        {"--store", "memory://", "--recover-ms", option_time(100), "--suspect-ms", "30000",
+        {"--cluster-store", "memory://", "--recover-ms", option_time(100), "--suspect-ms", "30000",
          "--gone-ms", "60000"});
   ASSERT_EQ(put(0, "there", content("there", 100'000)), MC_OK);
   agents_[0]->kill_hard();
@@ -168,7 +168,8 @@ TEST_F(Unreached, AnAgentWithAnotherKeySaysSo) {
   const std::string other = directory.file("other.key", std::string(64, 'b'));
   for (const std::string& file : {key, other}) ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
   start(1, {{"cluster_key_file", key}},
-        {"--store", "memory://", "--recover-ms", option_time(100), "--key-file", key});
+        {"--cluster-store", "memory://", "--recover-ms", option_time(100), "--cluster-key-file",
+         key});
   ASSERT_EQ(put(0, "secret", "of the cluster"), MC_OK);
   AgentOptions wrong = options_;
   wrong["cluster_key_file"] = other;

@@ -206,8 +206,8 @@ TEST(HttpPorts, ListAllKeysOrAPageOfThem) {
 TEST(HttpPorts, FindAndListTheKeysOfPartitionsThatAnotherMasterLeads) {
   constexpr std::uint32_t kPartitions = 2;
   conformance::StoreServer redis(conformance::redis_command());
-  const std::vector<std::string> flags = {"--store", "redis://" + redis.host(), "--partitions",
-                                          "2"};
+  const std::vector<std::string> flags = {"--cluster-store", "redis://" + redis.host(),
+                                          "--partitions", "2"};
   const HttpMaster one(flags);
   const HttpMaster other(flags);
   // Each leads a partition.
@@ -380,7 +380,7 @@ TEST_F(DrainJobPages, WithABadOrderBeginNothing) {
 
 TEST(HttpPorts, OfAStandbyNameTheLeader) {
   conformance::StoreServer redis(conformance::redis_command());
-  const std::vector<std::string> flags = {"--store", "redis://" + redis.host()};
+  const std::vector<std::string> flags = {"--cluster-store", "redis://" + redis.host()};
   HttpMaster first(flags);
   ASSERT_TRUE(first.until_role("leader"));
   const HttpMaster second(flags);
@@ -412,8 +412,8 @@ TEST(HttpPorts, FindKeysThroughTls) {
   };
   const HttpReply without = query({});
   EXPECT_EQ(without.status, 503);
-  EXPECT_THAT(without.body, HasSubstr("tls_ca"));
-  EXPECT_EQ(query({"--tls-ca", shown.ca}).status, 404);
+  EXPECT_THAT(without.body, HasSubstr("master_tls_ca"));
+  EXPECT_EQ(query({"--master-tls-ca", shown.ca}).status, 404);
 }
 
 TEST(HttpPorts, OfAnotherHostNeedAToken) {

@@ -436,7 +436,7 @@ TEST(MasterProcess, WrongAndMissingKeysAreRefused) {
   const conformance::TempDirectory directory;
   const std::string path = directory.file("key", std::string(64, 'k'));
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  const MasterProcess master({"--key-file", path});
+  const MasterProcess master({"--cluster-key-file", path});
   MasterClientOptions right = to({master.address()});
   right.key = rpc::key_of('x');
   const auto wrong = tool(right);
@@ -453,7 +453,8 @@ TEST(MasterProcess, WrongAndMissingKeysAreRefused) {
 TEST(MasterProcess, ARemovalEndsWhileRedisIsFullAndAnAgentAway) {
   const conformance::StoreServer redis(conformance::redis_command());
   // A full Redis elects no leader, so the leader must not lose its lease on a machine that stalls.
-  const MasterProcess master({"--store", "redis://" + redis.host(), "--leader-ttl-ms", "60000"});
+  const MasterProcess master(
+      {"--cluster-store", "redis://" + redis.host(), "--leader-ttl-ms", "60000"});
   HoldingAgent here(to({master.address()}), 1);
   HoldingAgent away(to({master.address()}), 2);
   here.put(names("k", 3));
@@ -478,7 +479,7 @@ TEST(MasterProcess, ARedisWhoseReplicasMayLackWritesIsRefused) {
     return said.find("master_link_status:up") != std::string::npos;
   }));
   const auto run = [&] {
-    return run_master_once({"--store", "redis://" + redis.host(), "--listen",
+    return run_master_once({"--cluster-store", "redis://" + redis.host(), "--listen",
                             "127.0.0.1:" + std::to_string(conformance::free_port())});
   };
   // A master starts if the store does not answer at once.
@@ -500,7 +501,7 @@ TEST(MasterProcess, AWipedEtcdIsFollowedByAHigherEpoch) {
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE((*open_cluster_store(store, "default"))->put("k", "v", kNoLease, soon()));
   }
-  const MasterProcess master({"--store", store});
+  const MasterProcess master({"--cluster-store", store});
   HoldingAgent agent(to({master.address()}), 1);
   agent.put(names("k", 3));
   const std::uint64_t before = agent.client().epoch();
@@ -519,7 +520,7 @@ TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   EXPECT_NE(open.second.find("without a cluster key"), std::string::npos) << open.second;
   EXPECT_EQ(run_master_once({"--gone-ms", "1"}).first, 2);
   EXPECT_EQ(run_master_once({"--gone-ms", "500"}).first, 1) << "below suspect_ms";
-  EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+  EXPECT_EQ(run_master_once({"--cluster-store", "http://127.0.0.1:1/metadata"}).first, 1);
 }
 
 TEST(MasterOptions, EveryRangeIsHeldAtBelowAndAbove) {
@@ -542,6 +543,48 @@ TEST(MasterOptions, EveryRangeIsHeldAtBelowAndAbove) {
     EXPECT_FALSE(taken(name, highest + 1)) << name;
     EXPECT_TRUE(lowest == 0 || !taken(name, lowest - 1)) << name;
   }
+}
+
+TEST(MasterOptions, EarlierNamesAndLevelsAreStillTaken) {
+  const conformance::TempDirectory directory;
+  const std::string config = directory.file(
+      "master.toml", "store = 'redis://a'\nkey_file = 'cluster.key'\ntls_ca = 'ca.pem'\n");
+  const char* const environment[] = {"MC_MASTER_KEY_FILE=/etc/mc/cluster.key", nullptr};
+  const auto loaded =
+      load_master_options(config, {{"log_level", "err"}, {"store", "etcd://b"}}, environment);
+  ASSERT_TRUE(loaded) << loaded.error().to_string();
+  EXPECT_EQ(loaded->cluster_store, "etcd://b");
+  EXPECT_EQ(loaded->cluster_key_file, "/etc/mc/cluster.key");
+  EXPECT_EQ(loaded->master_tls_ca, std::filesystem::path(config).parent_path() / "ca.pem");
+  EXPECT_EQ(loaded->log_level, "error");
+}
+
+TEST(MasterOptions, EveryPathTakesARelativePath) {
+  const char* const none[] = {nullptr};
+  std::size_t paths = 0;
+  for (const auto& row : master_option_rows()) {
+    if (row.domain.kind != options::ValueKind::kPath) continue;
+    ++paths;
+    const auto loaded = load_master_options("", {{std::string(row.name), "p"}}, none);
+    ASSERT_TRUE(loaded) << loaded.error().to_string();
+    EXPECT_EQ(row.text_of(*loaded), std::filesystem::current_path() / "p") << row.name;
+  }
+  EXPECT_EQ(paths, 5u);
+}
+
+TEST(MasterProcess, EarlierNamesOfFlagsWorkAndWrongFlagsAreNamed) {
+  const auto said = [](const std::vector<std::string>& flags) {
+    const auto [status, text] = run_master_once(flags);
+    EXPECT_EQ(status, 2) << text;
+    return text;
+  };
+  EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+  EXPECT_THAT(said({"--store", "memory://", "--cluster-store", "memory://"}),
+              testing::HasSubstr("store is an earlier name of cluster_store"));
+  EXPECT_THAT(said({"--store"}), testing::HasSubstr("--store needs one value\n  try: mc-master"));
+  EXPECT_THAT(said({"--nosuch"}), testing::HasSubstr("there is no option '--nosuch'\n  try: "));
+  EXPECT_THAT(said({"--key-fil", "x"}), testing::HasSubstr("try: --cluster-key-file"));
+  EXPECT_THAT(said({"word"}), testing::HasSubstr("'word' is one argument too many"));
 }
 
 TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
@@ -609,10 +652,10 @@ class MasterPair : public testing::Test {
   MasterPair()
       : redis_(conformance::redis_command()),
         store_("redis://" + redis_.host()),
-        first_({"--store", store_}) {
+        first_({"--cluster-store", store_}) {
     const auto reader = tool(to({}, store_));
     EXPECT_TRUE(until([&] { return reader->ready(); })) << "the first one leads";
-    second_ = std::make_unique<MasterProcess>(std::vector<std::string>{"--store", store_});
+    second_ = std::make_unique<MasterProcess>(std::vector<std::string>{"--cluster-store", store_});
   }
   conformance::StoreServer redis_;
   const std::string store_;
@@ -660,7 +703,7 @@ TEST_F(MasterPair, AResumedFormerLeaderIsNotBelieved) {
 TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   const conformance::StoreServer redis(conformance::redis_command());
   // A full Redis elects no leader anew.
-  MasterProcess stale({"--store", "redis://" + redis.host(), "--leader-ttl-ms", "60000"});
+  MasterProcess stale({"--cluster-store", "redis://" + redis.host(), "--leader-ttl-ms", "60000"});
   const auto first = tool(to({stale.address()}));
   const std::uint64_t stale_epoch = (stats(*first), first->epoch());
   MasterProcess leader({});

@@ -104,13 +104,13 @@ TEST(MasterPartitions, EachPartitionHasItsOwnDirectoryAndMembers) {
 TEST(MasterPartitions, AMasterWithAnotherNumberOfPartitionsDoesNotStart) {
   const conformance::StoreServer redis(conformance::redis_command());
   const std::string store = "redis://" + redis.host();
-  const MasterProcess first({"--store", store, "--partitions", "2"});
+  const MasterProcess first({"--cluster-store", store, "--partitions", "2"});
   for (std::uint32_t partition = 0; partition < 2; ++partition) {
     EXPECT_EQ(stats(*tool(to({first.address()}, partition, 2))).members, 0u) << "it leads";
   }
   for (const char* const other : {"1", "3"}) {
     const auto [status, said] =
-        run_master_once({"--store", store, "--partitions", other, "--listen",
+        run_master_once({"--cluster-store", store, "--partitions", other, "--listen",
                          "127.0.0.1:" + std::to_string(conformance::free_port())});
     EXPECT_EQ(status, 1);
     EXPECT_THAT(said, HasSubstr("has 2 partitions"));
@@ -118,7 +118,7 @@ TEST(MasterPartitions, AMasterWithAnotherNumberOfPartitionsDoesNotStart) {
     EXPECT_THAT(said, HasSubstr("share_count"));
   }
   // A master with the same number stands by. --shares is the earlier name of the option.
-  EXPECT_EQ(run_master_once({"--store", store, "--shares", "2", "--listen",
+  EXPECT_EQ(run_master_once({"--cluster-store", store, "--shares", "2", "--listen",
                              "127.0.0.1:" + std::to_string(conformance::free_port())})
                 .first,
             0);

@@ -60,7 +60,7 @@ class OneSidedAgentsTest : public ClusterTest {
   // An agent for each host; false: with TCP alone.
   void start_with(const std::vector<bool>& one_sided, const std::string& pool = "96MiB") {
     master_ = std::make_unique<metadata::MasterProcess>(
-        std::vector<std::string>{"--store", "memory://", "--recover-ms", option_time(100)});
+        std::vector<std::string>{"--cluster-store", "memory://", "--recover-ms", option_time(100)});
     for (const bool own : one_sided) {
       add_agent(one_sided.size(), own, pool);
       ASSERT_FALSE(HasFailure());

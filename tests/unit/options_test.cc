@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -13,6 +14,7 @@
 #include "agent/pool/policy/policy.h"
 #include "libmc/options/nearest.h"
 #include "libmc/options/option_file.h"
+#include "libmc/options/option_loader.h"
 
 namespace mc::agent {
 namespace {
@@ -150,8 +152,8 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"capacity_bytes", "-1", "0", "1GiB", "1073741825"},
       {"session_quota_bytes", "-1", "0", "64TiB", "65TiB"},
       {"socket_mode", "0577", "0600", "0777", "01000"},
-      {"runtime_dir", "d", "/", longest_dir, longest_dir + "d"},
-      {"socket", "s", "/s", longest_socket, longest_socket + "s"},
+      {"runtime_dir", longest_dir + "d", "/", longest_dir, longest_dir + "d"},
+      {"socket", longest_socket + "s", "/s", longest_socket, longest_socket + "s"},
       {"allow_uids", "-1", "0", "4294967294", "4294967295"},
       {"stripe_bytes", "1048575", "1MiB", "64TiB", "65TiB"},
       {"stripe_grace_seconds", "0", "1", "604800", "604801"},
@@ -436,6 +438,138 @@ TEST(OptionsTest, FilesAreReadFromDisk) {
   ::unlink(path.c_str());
   EXPECT_THAT(error_of(load_options(path, {}, nullptr)), HasSubstr("No such file"));
   EXPECT_THAT(error_of(load_options("/", {}, nullptr)), HasSubstr("directory"));
+}
+
+// The folder that a relative path of a flag starts at.
+std::string here(const std::string& rest = {}) {
+  const std::string folder = std::filesystem::current_path();
+  return rest.empty() ? folder : folder + "/" + rest;
+}
+
+TEST(OptionsTest, RelativePathsOfFlagsAndVariablesStartAtTheWorkingDirectory) {
+  const std::pair<const char*, std::string> paths[] = {{"keys/a.key", here("keys/a.key")},
+                                                       {"./a.key", here("a.key")},
+                                                       {".//./a.key", here("a.key")},
+                                                       {"../a.key", here("../a.key")},
+                                                       {".", here()},
+                                                       {"./", here()},
+                                                       {"/a/./b.key", "/a/./b.key"},
+                                                       {"", ""}};
+  for (const auto& [given, meant] : paths) {
+    const auto flag = load("", {{"cluster_key_file", given}});
+    ASSERT_TRUE(flag) << flag.error().to_string();
+    EXPECT_EQ(flag->options.cluster_key_file, meant) << given;
+    const auto variable = load("", {}, {"MC_AGENT_CLUSTER_KEY_FILE=" + std::string(given)});
+    ASSERT_TRUE(variable) << variable.error().to_string();
+    EXPECT_EQ(variable->options.cluster_key_file, meant) << given;
+  }
+}
+
+TEST(OptionsTest, EveryPathOptionTakesARelativePath) {
+  for (const auto& row : agent_rows()) {
+    if (row.domain.kind != ValueKind::kPath) continue;
+    const auto loaded = load("", {{std::string(row.name), "p"}});
+    // A deep working directory makes the path of a socket too long.
+    if (loaded) {
+      EXPECT_EQ(text_of(*loaded, row.name).value, here("p"));
+    } else {
+      EXPECT_GT(here("p").size(), row.domain.highest) << loaded.error().to_string();
+    }
+  }
+}
+
+TEST(OptionsTest, RelativePathsOfAFileStartAtTheFolderOfTheFile) {
+  const auto loaded =
+      load_options_text("runtime_dir = 'run'\nsocket = '../s.sock'\ncluster_key_file = './k'\n",
+                        "/etc/mc/agent.toml", {}, nullptr);
+  ASSERT_TRUE(loaded) << loaded.error().to_string();
+  EXPECT_EQ(loaded->options.runtime_dir, "/etc/mc/run");
+  EXPECT_EQ(loaded->options.socket, "/etc/mc/../s.sock");
+  EXPECT_EQ(loaded->options.cluster_key_file, "/etc/mc/k");
+  const auto root = load_options_text("runtime_dir = 'run'", "/agent.toml", {}, nullptr);
+  EXPECT_EQ(root->options.runtime_dir, "/run");
+  const auto beside = load_options_text("cluster_key_file = 'k'", "etc/agent.toml", {}, nullptr);
+  EXPECT_EQ(beside->options.cluster_key_file, here("etc/k"));
+}
+
+TEST(OptionsTest, TheLimitOfAPathHoldsForTheAbsoluteForm) {
+  const std::string name = "/" + std::string(40, 'f') + "/agent.toml";  // folder: 41 bytes
+  const auto said = [&](std::size_t bytes) {
+    return error_of(
+        load_options_text("runtime_dir = '" + std::string(bytes, 'd') + "'", name, {}, nullptr));
+  };
+  EXPECT_EQ(said(95 - 42), "");
+  EXPECT_THAT(said(95 - 41), HasSubstr("a path whose absolute form has at most 95 bytes"));
+}
+
+TEST(OptionsTest, LogLevelsAreTheSameWordsInAllPrograms) {
+  for (const std::string level : {"trace", "debug", "info", "warn", "error", "off"}) {
+    EXPECT_EQ(load("", {{"log_level", level}})->options.log_level, level);
+  }
+  for (const std::string earlier : {"err", "critical"}) {
+    EXPECT_EQ(load("", {{"log_level", earlier}})->options.log_level, "error");
+  }
+  EXPECT_THAT(flag_refusal("log_level", "fatal"),
+              HasSubstr("not one of trace, debug, info, warn, error, off"));
+}
+
+struct Renamed {
+  std::string store;
+  std::uint64_t count = 0;
+};
+
+const Rows<Renamed>& renamed_rows() {
+  static const Rows<Renamed> rows = {
+      row_of<&Renamed::store, Renamed>("cluster_store", {ValueKind::kText, 0, 99, true, {}}, "",
+                                       "store"),
+      row_of<&Renamed::count, Renamed>("partitions", {ValueKind::kCount, 1, 9, false, {}}, "",
+                                       "shares")};
+  return rows;
+}
+
+FileTable file_with(const std::vector<std::pair<std::string, std::string>>& entries) {
+  FileTable table;
+  for (const auto& [name, text] : entries) {
+    table.entries.push_back({name, text, "", false, "line " + std::to_string(entries.size())});
+  }
+  return table;
+}
+
+TEST(OptionAlias, AnEarlierNameWorksInEverySource) {
+  OptionLoader<Renamed> loader(renamed_rows(), "MC_");
+  ASSERT_TRUE(loader.add_table(file_with({{"store", "file"}})).ok());
+  EXPECT_EQ(loader.values().store, "file");
+  ASSERT_TRUE(loader.add_environment(Environment({"MC_STORE=variable"}).get()).ok());
+  EXPECT_EQ(loader.values().store, "variable");
+  ASSERT_TRUE(loader.add_flags({{"store", "flag"}}).ok());
+  EXPECT_EQ(loader.values().store, "flag");
+  EXPECT_EQ(loader.origin_of("cluster_store").where, "flag --store");
+}
+
+TEST(OptionAlias, APresentNameOfALaterSourceReplacesAnEarlierName) {
+  OptionLoader<Renamed> loader(renamed_rows(), "MC_");
+  ASSERT_TRUE(loader.add_table(file_with({{"store", "file"}})).ok());
+  ASSERT_TRUE(loader.add_flags({{"cluster_store", "flag"}}).ok());
+  EXPECT_EQ(loader.values().store, "flag");
+}
+
+TEST(OptionAlias, BothNamesInOneSourceAreRefused) {
+  OptionLoader<Renamed> loader(renamed_rows(), "MC_");
+  const Status status = loader.add_table(file_with({{"cluster_store", "a"}, {"store", "b"}}));
+  EXPECT_EQ(status.code(), MC_INVALID_ARGUMENT);
+  EXPECT_THAT(std::string(status.text()),
+              AllOf(HasSubstr("store is an earlier name of cluster_store"), HasSubstr("line 2"),
+                    HasSubstr("remove store")));
+}
+
+TEST(OptionAlias, RefusalsNameThePresentName) {
+  OptionLoader<Renamed> loader(renamed_rows(), "MC_");
+  EXPECT_THAT(std::string(loader.add_flags({{"shares", "10"}}).text()),
+              HasSubstr("partitions = '10' (flag --shares)"));
+  EXPECT_THAT(std::string(loader.add_flags({{"stroe", "x"}}).text()),
+              HasSubstr("did you mean '--cluster-store'"));
+  EXPECT_THAT(std::string(loader.add_environment(Environment({"MC_SHARE=3"}).get()).text()),
+              HasSubstr("did you mean 'MC_PARTITIONS'"));
 }
 
 TEST(OptionsTest, EmbeddedLinesTakeBlanksAndComments) {

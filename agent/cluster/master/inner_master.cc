@@ -7,9 +7,9 @@ Result<std::unique_ptr<InnerMaster>> InnerMaster::start(const Options& options) 
   metadata::MasterOptions master;
   master.listen = options.master_listen;
   master.cluster_id = options.cluster_id;
-  master.key_file = options.cluster_key_file;
+  master.cluster_key_file = options.cluster_key_file;
   master.insecure = options.insecure;
-  if (!options.cluster_store.empty()) master.store = options.cluster_store;
+  if (!options.cluster_store.empty()) master.cluster_store = options.cluster_store;
   if (!options.master_tls_ca.empty()) {
     if (options.peer_tls_cert.empty() || options.peer_tls_key.empty()) {
       return fail(

@@ -18,7 +18,7 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 }  // namespace
 
 Result<std::unique_ptr<HttpPorts>> HttpPorts::open(const MasterOptions& options, Master& master) {
-  const auto key = auth::ClusterKey::find(options.key_file);
+  const auto key = auth::ClusterKey::find(options.cluster_key_file);
   if (!key) return fail(key.error());
   std::unique_ptr<HttpPorts> ports(new HttpPorts(options, master, *key));
   HttpPorts* const self = ports.get();

@@ -130,17 +130,18 @@ Leaders::Leaders(const MasterOptions& options, std::string address, auth::Cluste
       clients_(options.partitions) {}
 
 Result<MasterClient*> Leaders::client(std::uint32_t partition) {
-  if (!options_.tls_cert.empty() && options_.tls_ca.empty()) {
-    return fail(MC_INVALID_ARGUMENT,
-                "pages about keys need tls_ca beside tls_cert: set it to the authority of the "
-                "masters' certificates");
+  if (!options_.tls_cert.empty() && options_.master_tls_ca.empty()) {
+    return fail(
+        MC_INVALID_ARGUMENT,
+        "pages about keys need master_tls_ca beside tls_cert: set it to the authority of the "
+        "masters' certificates");
   }
   if (clients_[partition] == nullptr) {
     MasterClientOptions to;
     to.masters = {address_};
     to.cluster_id = options_.cluster_id;
     to.key = key_;
-    to.tls.ca = options_.tls_ca;
+    to.tls.ca = options_.master_tls_ca;
     to.partition = partition;
     to.partitions = static_cast<std::uint32_t>(options_.partitions);
     auto made = MasterClient::create(to, nullptr);

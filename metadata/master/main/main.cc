@@ -17,13 +17,22 @@
 namespace {
 
 constexpr const char* kAbout =
-    "Knows which agents of a cluster hold which objects. Run two or more masters with the same\n"
-    "redis:// or etcd:// store: one master leads, the others stand by. A restart loses no object:\n"
-    "agents report their objects again.\n\n"
-    "Options come from the --config file, then the environment (MC_MASTER_LISTEN=...), then flags;\n"
-    "later sources win.\n"
-    "Signals: SIGTERM and SIGINT stop this master; a standby then leads within a second.\n"
-    "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
+    R"(mc-master knows which agents of a cluster hold which objects. Run two or more masters with the
+same redis:// or etcd:// store: one master leads, the others stand by. A restart loses no object:
+agents report their objects again.
+
+Options come from the file of --config (TOML), then the environment (MC_MASTER_LISTEN=...), then
+flags; later sources win. A relative path starts at the working directory. In a file, a relative path
+starts at the folder of the file.)";
+
+constexpr const char* kFooter = R"(SIGNALS
+  SIGTERM, SIGINT  stop this master; a standby then leads within a second
+
+FILES
+  /etc/mc/master.toml  the configuration of the unit mc-master.service
+
+EXIT STATUS
+  0 stopped; 1 could not start; 2 wrong usage)";
 
 int run_master(const mc::metadata::MasterOptions& options, const mc::log::ProgramLog& log) {
   sigset_t signals;
@@ -66,14 +75,22 @@ int main(int argc, char** argv) {
   const mc::metadata::MasterOptions defaults;
   for (const auto& row : mc::metadata::master_option_rows()) {
     const std::string name(row.name);
-    flags.push_back({.name = spelled(name, kFlag),
-                     .option = name,
-                     .help = std::string(row.help) + "; " + row.domain.accepts() +
-                             " (default: " + row.text_of(defaults) + ")"});
-    if (!row.alias.empty()) flags.push_back({.name = spelled(row.alias, kFlag), .option = name});
+    flags.push_back(
+        {.name = spelled(name, kFlag),
+         .option = name,
+         .help = mc::options::with_default(std::string(row.help) + "; " + row.domain.accepts(),
+                                           row.text_of(defaults)),
+         .type = row.domain.type()});
+    if (!row.alias.empty()) flags.push_back(mc::options::earlier_flag(row.alias, row.name));
   }
+  const mc::options::Program program{.name = "mc-master",
+                                     .version = mc_version(),
+                                     .summary = "master of a cluster of KV-cache pools",
+                                     .about = kAbout,
+                                     .footer = kFooter,
+                                     .pages = {"mcctl.1", "mc-agent.8"}};
   const mc::options::CommandLine words =
-      mc::options::parse_command_line({"mc-master", mc_version(), kAbout}, flags, argc, argv);
+      mc::options::parse_command_line(program, flags, argc, argv);
   if (words.exit_code) return *words.exit_code;
   const mc::log::ProgramLog log("mc-master");
   const auto options = mc::metadata::load_master_options(words.config, words.flags, environ);

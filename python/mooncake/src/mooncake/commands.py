@@ -142,7 +142,7 @@ def _store_arguments(values: dict[str, str], port: int) -> list[str]:
         sys.exit("mooncake_master: --enable_ha needs --ha_backend_connstring or --etcd_endpoints")
     hosts = [one.split("://")[-1].strip("/") for one in re.split("[;,]", where) if one]
     cluster = values.get("cluster_id", MASTER_FLAGS["cluster_id"])
-    return [f"--store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
+    return [f"--cluster-store={kind}://{','.join(hosts)}", f"--cluster-id={cluster}"]
 
 
 def _with_port(host: str, port: int) -> str:
