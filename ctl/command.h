@@ -49,6 +49,10 @@ struct Option {
   std::vector<std::string> excludes = {};  // options of the same verb that must not stand beside it
   // Returns the reason why a text is not allowed; empty: the text is allowed.
   std::function<std::string(const std::string&)> refusal = {};
+  std::string earlier_name = {};  // "--provider": still accepted, and not in the help
+  // Words of mcctl, "segment list", that print a table whose first column has the present values.
+  // Completion offers these values.
+  std::string live_values = {};
   std::string default_text = {};  // set by the parser before the value changes
 
   bool is_positional() const { return !name.starts_with('-'); }
@@ -93,6 +97,7 @@ Verb replay_verb(Context& context);
 Verb join_verb(Context& context);
 // program: the verb that holds all others; program must outlive the returned Verb.
 Verb completion_verb(const Verb& program);
+Verb manual_verb(Context& context, const Verb& program);
 
 // Parses the words, without the program's name, and runs the named verb. Prints the manual
 // page for --help and for "help VERB". Returns the exit code.

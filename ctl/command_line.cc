@@ -77,6 +77,8 @@ std::string refusal(const Option& option, const std::string& text) {
 }
 
 void add_option(CLI::App& app, const Option& option) {
+  const std::string names =
+      option.name + (option.earlier_name.empty() ? "" : ',' + option.earlier_name);
   CLI::Option* const added = std::visit(
       [&](auto value) -> CLI::Option* {
         using Type = std::decay_t<decltype(value)>;
@@ -86,9 +88,9 @@ void add_option(CLI::App& app, const Option& option) {
           }
           return app.set_version_flag(option.name, std::string(mc_version()));
         } else if constexpr (std::is_same_v<Type, bool*>) {
-          return app.add_flag(option.name, *value);
+          return app.add_flag(names, *value);
         } else {
-          return app.add_option(option.name, *value);
+          return app.add_option(names, *value);
         }
       },
       option.value);
@@ -123,7 +125,13 @@ std::vector<const Verb*> named_verbs(const CLI::App& app, const Verb& program) {
   return path;
 }
 
-Failure explain_parse_error(const CLI::App& app, const CLI::ParseError& error,
+// True: the words name a verb that does not exist, beside --help.
+bool names_unknown_verb(const CLI::App& app, const std::vector<const Verb*>& path) {
+  const std::vector<std::string> left = app.remaining(true);
+  return !path.back()->verbs.empty() && !left.empty() && !left.front().starts_with('-');
+}
+
+Failure explain_parse_error(const CLI::App& app, const CLI::Error& error,
                             const std::vector<const Verb*>& path) {
   const std::string program = words_of(path);
   const std::string help = program + " --help";
@@ -169,15 +177,7 @@ int run_command_line(Verb& program, Context& context, std::vector<std::string> w
   }
   // CLI11 takes the words from the back.
   std::vector<std::string> reversed(words.rbegin(), words.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", manual_page(named_verbs(app, program)));
-    return kExitOk;
-  } catch (const CLI::CallForVersion& version) {
-    fmt::print("{} {}\n", program.name, version.what());
-    return kExitOk;
-  } catch (const CLI::ParseError& error) {
+  const auto refuse = [&](const CLI::Error& error) {
     std::vector<const Verb*> path = named_verbs(app, program);
     const Failure failure = explain_parse_error(app, error, path);
     // The parser has stored no option yet if it stopped at a word.
@@ -186,6 +186,19 @@ int run_command_line(Verb& program, Context& context, std::vector<std::string> w
     path.erase(path.begin());
     report(context, words_of(path), kExitUsage, failure);
     return kExitUsage;
+  };
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp& help) {
+    const std::vector<const Verb*> path = named_verbs(app, program);
+    if (names_unknown_verb(app, path)) return refuse(help);
+    fmt::print("{}", manual_page(path));
+    return kExitOk;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{} {}\n", program.name, version.what());
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return refuse(error);
   }
   const std::vector<const Verb*> path = named_verbs(app, program);
   path.back()->run();

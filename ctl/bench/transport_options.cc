@@ -33,10 +33,11 @@ std::vector<Option> transport_options(TransportOptions& options) {
        .value = &options.memory,
        .help = "With --transport: the kind of memory",
        .choices = {"host", "device"}},
-      {"--provider", &options.provider,
-       "With --transport fabric: a provider of libfabric, such as efa, tcp;ofi_rxm, "
-       "shm",
-       "NAME"},
+      {.name = "--fabric-provider",
+       .value = &options.provider,
+       .help = "With --transport fabric: a provider of libfabric, such as efa, tcp;ofi_rxm, shm",
+       .type = "NAME",
+       .earlier_name = "--provider"},
       {"--device", &options.devices, "With --transport: RDMA devices, or domains of the provider",
        "NAME,..."},
       {"--address", &options.address,
@@ -61,7 +62,7 @@ Result<TransportPlan> plan_transport(const TransportOptions& options, const Samp
                 "memory; measure --memory host");
   }
   if (options.transport != "fabric" && (!options.provider.empty() || !options.address.empty())) {
-    return fail(MC_INVALID_ARGUMENT, "--provider and --address need --transport fabric");
+    return fail(MC_INVALID_ARGUMENT, "--fabric-provider and --address need --transport fabric");
   }
   TransportPlan plan;
   plan.transport = options.transport;

@@ -22,7 +22,8 @@ mcctl talks to the mc-agent of this host over its unix socket. It shows what the
 reads and writes objects, resizes the pool, measures performance and checks the host.
 
 Global options may stand before or after the verb. After -- every word is an argument, even
-one that starts with a dash. "mcctl help VERB" is the same as "mcctl VERB --help".)",
+one that starts with a dash. "mcctl help VERB" is the same as "mcctl VERB --help". Each
+verb has a manual page, such as mcctl-segment-resize(1).)",
       .footer = R"(ENVIRONMENT
   MC_AGENT   the agent's socket if --agent is not given; without either, mcctl uses the first
              of /run/mc/agent.sock and /dev/shm/mc-UID/agent.sock that exists
@@ -34,7 +35,7 @@ EXAMPLES
   mcctl doctor
 
 EXIT STATUS
-  0 success; 1 failure; 2 wrong usage; 3 the object does not exist)",
+  0 success; 1 failure; 2 wrong usage; 3 the object does not exist; 4 no master or holder answers)",
       .options =
           {{"--agent", &context.agent,
             "The agent's socket; default: MC_AGENT, else a usual place (see mcctl --help)",
@@ -47,10 +48,12 @@ EXIT STATUS
                 [](const std::string& name) {
                   const bool fits = !name.empty() && name.size() <= MC_MAX_NAMESPACE_BYTES;
                   return fits ? std::string() : "the name of a namespace has 1 to 64 bytes";
-                }},
+                },
+            .live_values = "namespace list"},
            {"--timeout-ms",
             &context.timeout_ms,
-            "The longest time for a request, and for the wait until the agent answers; default: 5000",
+            "The longest time for a request, and for the wait until the agent answers; default: "
+            "5000",
             "MS",
             {{1, MC_MAX_TIMEOUT_NS / 1000000}}},
            {"--json", &context.json,
@@ -72,6 +75,7 @@ int run(std::vector<std::string> words) {
     program.verbs.push_back(verb(context));
   }
   program.verbs.push_back(completion_verb(program));
+  program.verbs.push_back(manual_verb(context, program));
 
   int exit_code = kExitFailed;
   try {

@@ -85,10 +85,23 @@ std::string words_after(const Command& command, const Verb& program) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+// A line of a shell that prints the present values of the option, one on each line.
+std::string live_line(const Verb& program, const Option& option) {
+  return fmt::format("command {} --timeout-ms 500 {} 2>/dev/null | sed \"1d; s/ .*//\"",
+                     program.name, option.live_values);
+}
+
+// The actions for options with fixed values, with live values and with any values. "{}" stands for
+// the values, or for the line that prints the values.
+struct Actions {
+  std::string_view fixed;
+  std::string_view live;
+  std::string_view any;
+};
+
 // An arm "'/put --pin') action ;;" for each option that takes a value. The program's options match
 // after every verb.
-std::string value_arms(const std::vector<Command>& tree, std::string_view with_choices,
-                       std::string_view without) {
+std::string value_arms(const std::vector<Command>& tree, const Actions& actions) {
   std::string out;
   for (const Command& command : tree) {
     for (const Option& option : command.verb->options) {
@@ -98,9 +111,13 @@ std::string value_arms(const std::vector<Command>& tree, std::string_view with_c
                                         ? "*' " + name + "'"
                                         : quoted(slashed(command.words) + ' ' + name);
         out += fmt::format("    {}) ", pattern);
-        out += option.choices.empty()
-                   ? std::string(without)
-                   : fmt::format(fmt::runtime(with_choices), fmt::join(option.choices, " "));
+        if (!option.choices.empty()) {
+          out += fmt::format(fmt::runtime(actions.fixed), fmt::join(option.choices, " "));
+        } else if (!option.live_values.empty()) {
+          out += fmt::format(fmt::runtime(actions.live), live_line(*tree.front().verb, option));
+        } else {
+          out += actions.any;
+        }
         out += " ;;\n";
       }
     }
@@ -129,7 +146,9 @@ std::string bash_completion(const Verb& program) {
       "  esac\n"
       "  case \"$path\" in\n",
       name, verb_patterns(tree),
-      value_arms(tree, "COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return", "return"));
+      value_arms(tree, {.fixed = "COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return",
+                        .live = "COMPREPLY=($(compgen -W \"$({})\" -- \"$cur\")); return",
+                        .any = "return"}));
   for (const Command& command : tree) {
     out += fmt::format("    {}) words={} ;;\n", quoted(slashed(command.words)),
                        quoted(words_after(command, program)));
@@ -151,7 +170,7 @@ std::string zsh_completion(const Verb& program) {
       "# zsh completion for {0}; made by: {0} completion zsh\n"
       "_{0}() {{\n"
       "  local at= i\n"
-      "  local -a entries\n"
+      "  local -a entries options\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
       "    case \"$at/${{words[i]}}\" in\n"
       "    {1}) at=$at/${{words[i]}} ;;\n"
@@ -161,7 +180,10 @@ std::string zsh_completion(const Verb& program) {
       "{2}"
       "  esac\n"
       "  case \"$at\" in\n",
-      name, verb_patterns(tree), value_arms(tree, "compadd -- {}; return", "_files; return"));
+      name, verb_patterns(tree),
+      value_arms(tree, {.fixed = "compadd -- {}; return",
+                        .live = "compadd -- ${{(f)\"$({})\"}}; return",
+                        .any = "_files; return"}));
   // _describe takes "word:help" and needs colons of the word escaped; no verb or option has a
   // colon.
   for (const Command& command : tree) {
@@ -172,6 +194,7 @@ std::string zsh_completion(const Verb& program) {
     for (const std::string& choice : argument_choices(*command.verb)) {
       out += "      " + quoted(choice) + '\n';
     }
+    out += "    ); options=(\n";
     for (const Verb* from : {command.verb, &program}) {
       for (const Option& option : from->options) {
         if (option.is_positional()) continue;
@@ -185,7 +208,8 @@ std::string zsh_completion(const Verb& program) {
   }
   out += fmt::format(
       "  esac\n"
-      "  _describe -o '{0}' entries\n"
+      "  _describe '{0}' entries\n"
+      "  _describe -o '{0}' options\n"
       "  if [[ ${{words[CURRENT]}} != -* && -n $at ]]; then _files; fi\n"
       "}}\n"
       "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _{0} \"$@\"; else compdef _{0} {0}; "
@@ -229,6 +253,8 @@ std::string fish_completion(const Verb& program) {
       }
       if (!option.choices.empty()) {
         line += fmt::format(" -x -a '{}'", fmt::join(option.choices, " "));
+      } else if (!option.live_values.empty()) {
+        line += fmt::format(" -x -a {}", quoted('(' + live_line(program, option) + ')', true));
       } else if (option.takes_value()) {
         line += " -r";
       }

@@ -21,8 +21,12 @@ std::vector<std::string> names_of(const Option& option);
 // The first line of the verb's text.
 std::string summary_of(const Verb& verb);
 
-// The page of the last verb in the path. REQUIRES: the path is not empty.
+// The page of the last verb in the path, for a terminal and in the language man(7). REQUIRES: the
+// path is not empty.
 std::string manual_page(const std::vector<const Verb*>& path);
+std::string manual_source(const std::vector<const Verb*>& path);
+// "mcctl-segment-resize"
+std::string manual_name(const std::vector<const Verb*>& path);
 
 std::string bash_completion(const Verb& program);
 std::string zsh_completion(const Verb& program);

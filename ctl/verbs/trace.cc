@@ -28,7 +28,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTracedSt
 
 std::uint64_t count_of(const Json::Value& durations) {
   std::uint64_t sum = 0;
-  for (const Json::Value& count : array_field(durations, "counts")) sum += count.isUInt64() ? count.asUInt64() : 0;
+  for (const Json::Value& count : array_field(durations, "counts"))
+    sum += count.isUInt64() ? count.asUInt64() : 0;
   return sum;
 }
 

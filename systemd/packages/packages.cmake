@@ -21,6 +21,23 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})  # for the Python modules
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
+# Each package has a changelog with the first list of the newest entry.
+file(READ ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md changes)
+if(NOT changes MATCHES "\n## [^\n]*\n\n(- [^\n]*\n(  [^\n]*\n|- [^\n]*\n)*)")
+  message(FATAL_ERROR "the newest entry of .github/CHANGELOG.md has no list")
+endif()
+set(changes "${CMAKE_MATCH_1}")
+string(REGEX REPLACE "[*`]" "" changes "${changes}")
+string(REPLACE "\n  " "\n    " changes "\n${changes}")
+string(REPLACE "\n- " "\n  * " changes "${changes}")
+string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)  # of SOURCE_DATE_EPOCH, if set
+set(changelog ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian)
+file(WRITE ${changelog} "mc (${PROJECT_VERSION}-${MC_PACKAGE_RELEASE}) unstable; urgency=medium
+${changes}
+ -- ${CPACK_PACKAGE_CONTACT}  ${now}
+")
+execute_process(COMMAND gzip -9nf ${changelog} COMMAND_ERROR_IS_FATAL ANY)
+
 # mc_package(NAME SECTION SUMMARY DESCRIPTION [DEPENDENCY...])
 function(mc_package name section summary description)
   string(TOUPPER ${name} key)
@@ -29,8 +46,8 @@ function(mc_package name section summary description)
   set(CPACK_DEBIAN_${key}_DESCRIPTION "${summary} of a KV-cache pool for LLM inference\n ${description}" PARENT_SCOPE)
   list(JOIN ARGN ", " depends)
   set(CPACK_DEBIAN_${key}_PACKAGE_DEPENDS "${depends}" PARENT_SCOPE)
-  install(FILES ${PROJECT_SOURCE_DIR}/systemd/packages/copyright DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${name}
-    COMPONENT ${name})
+  install(FILES ${PROJECT_SOURCE_DIR}/systemd/packages/copyright ${changelog}.gz
+    DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${name} COMPONENT ${name})
 endfunction()
 # In a container: the readers of sysusers.d and tmpfiles.d without systemd.
 set(readers "systemd (>= 252) | systemd-standalone-sysusers" "systemd (>= 252) | systemd-standalone-tmpfiles")

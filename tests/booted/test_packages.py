@@ -118,6 +118,27 @@ def test_the_services_run_and_the_commands_work(first):
     assert "usage" in run("mckv", "--help").lower()
 
 
+def test_the_packages_have_manual_pages_completion_and_a_changelog(first):
+    share = pathlib.Path("/usr/share")
+    for page in (
+        "man1/mcctl.1",
+        "man1/mcctl-segment-resize.1",
+        "man8/mc-agent.8",
+        "man8/mc-master.8",
+    ):
+        text = run("gzip", "-dc", share / "man" / f"{page}.gz")
+        assert text.startswith(".TH ") and ".SH OPTIONS" in text
+    for script in (
+        "bash-completion/completions/mcctl",
+        "zsh/vendor-completions/_mcctl",
+        "fish/vendor_completions.d/mcctl.fish",
+    ):
+        assert "mcctl" in share.joinpath(script).read_text()
+    for package in PACKAGES:
+        text = run("gzip", "-dc", share / "doc" / package / "changelog.Debian.gz")
+        assert text.startswith("mc (")
+
+
 @pytest.mark.parametrize("build", ["", "example_"])
 def test_programs_built_against_the_packages_run(first, build):
     for name in ("put_get_view", "batch_async", "transfer"):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "ctl/command.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/help.h"
+#include "libmc/options/manual_page.h"
 
 namespace mc::ctl {
 namespace {
@@ -39,7 +41,12 @@ struct Program {
            .text = "Store an object\n\nIn the pool.",
            .footer = "EXAMPLES\n  tool put k",
            .options = {{.name = "KEY", .value = &key, .help = "The key", .required = true},
-                       {"--count", &count, "How many", "COUNT", {{1, 9}}},
+                       {.name = "--count",
+                        .value = &count,
+                        .help = "How many",
+                        .type = "COUNT",
+                        .range = {{1, 9}},
+                        .earlier_name = "--number"},
                        {"--sizes", &sizes, "The sizes"},
                        {.name = "-a,--all", .value = &all, .help = "All", .excludes = {"--count"}},
                        {.name = "--pin",
@@ -144,6 +151,71 @@ TEST(CtlHelp, MistypedVerbIsAnsweredWithTheNearest) {
 TEST(CtlHelp, MistypedVerbBelowAVerbIsAnsweredToo) {
   EXPECT_EQ(Program().run({"segment", "resiz"}),
             "mcctl: segment: there is no verb 'resiz'\n  try: tool segment resize\n");
+}
+
+TEST(CtlHelp, UnknownVerbBesideHelpIsAnsweredWithTheNearest) {
+  const std::pair<std::vector<std::string>, std::string> lines[] = {
+      {{"putt", "--help"}, "mcctl: there is no verb 'putt'\n  try: tool put\n"},
+      {{"help", "putt"}, "mcctl: there is no verb 'putt'\n  try: tool put\n"},
+      {{"help", "xyzzy"}, "mcctl: there is no verb 'xyzzy'\n  try: tool --help\n"},
+      {{"segment", "resiz", "-h"},
+       "mcctl: segment: there is no verb 'resiz'\n  try: tool segment resize\n"},
+      {{"help", "segment", "xyzzy"},
+       "mcctl: segment: there is no verb 'xyzzy'\n  try: tool segment --help\n"}};
+  for (const auto& [words, answer] : lines) {
+    Program program;
+    EXPECT_EQ(program.run(words), answer);
+    EXPECT_EQ(program.exit_code, kExitUsage) << answer;
+  }
+}
+
+TEST(CtlHelp, EarlierNameOfAnOptionWorksAndIsNotShown) {
+  Program program;
+  EXPECT_EQ(program.run({"put", "k", "--number", "7"}), "");
+  EXPECT_EQ(program.count, 7u);
+  EXPECT_EQ(Program().page({"put", "--help"}).find("--number"), std::string::npos);
+  EXPECT_EQ(bash_completion(program.verb).find("--number"), std::string::npos);
+  EXPECT_NE(Program().run({"put", "k", "--number", "0"}).find("put: --count: 0"),
+            std::string::npos);
+}
+
+TEST(CtlManual, PageHasTheTextsOfTheHelp) {
+  const Program program;
+  const Verb& put = program.verb.verbs[0];
+  EXPECT_EQ(manual_name({&program.verb, &put}), "tool-put");
+  const std::string page = manual_source({&program.verb, &put});
+  for (const char* part :
+       {".TH TOOL\\-PUT 1 ", ".SH NAME\ntool\\-put \\- store an object\n",
+        ".SH SYNOPSIS\n\\fBtool put\\fR\n[OPTION]... KEY\n", ".SH DESCRIPTION\nIn the pool.\n",
+        ".SH OPTIONS\n.TP\n\\fBKEY\\fR\nThe key\n", ".TP\n\\fB\\-a, \\-\\-all\\fR\nAll\n",
+        "\\fB\\-\\-pin\\fR \\fI{soft,\\:hard}\\fR\n", ".SH GLOBAL OPTIONS\n",
+        ".SH EXAMPLES\n.nf\ntool put k\n.fi\n",
+        ".SH SEE ALSO\n.BR tool (1),\n.BR mc\\-agent (8)\n"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\nis not in\n" << page;
+  }
+  EXPECT_NE(manual_source({&program.verb}).find(".BR tool\\-segment (1),\n"), std::string::npos);
+}
+
+TEST(CtlManual, TextsAreNoRequestsAndCommandsCanBeCopied) {
+  options::ManualPage page("x", "1", "a page", "1");
+  page.heading("DESCRIPTION");
+  page.paragraphs(".so /etc/passwd\n\n'br a\\b ~/`c` d-e\n\n  'quoted'\n  .hidden");
+  page.sections(
+      "ENVIRONMENT\n  NAME   first\n         second\n  OTHER  third\n\nEXIT STATUS\n  0 well");
+  for (const char* part :
+       {"\n\\&.so /etc/passwd\n.PP\n\\&'br a\\eb \\(ti/\\(gac\\(ga d\\-e\n.PP\n.nf\n",
+        "\n  \\(aqquoted\\(aq\n  .hidden\n.fi\n",
+        ".SH ENVIRONMENT\n.TP\n\\fBNAME\\fR\nfirst second\n.TP\n\\fBOTHER\\fR\nthird\n",
+        ".SH EXIT STATUS\n0 well\n"}) {
+    EXPECT_NE(page.text().find(part), std::string::npos) << part << "\nis not in\n" << page.text();
+  }
+}
+
+TEST(CtlManual, DateOfThePageIsTheDateOfTheSource) {
+  ASSERT_EQ(::setenv("SOURCE_DATE_EPOCH", "86400", 1), 0);
+  const std::string text = options::ManualPage("x", "1", "a page", "1").text();
+  ASSERT_EQ(::unsetenv("SOURCE_DATE_EPOCH"), 0);
+  EXPECT_TRUE(text.starts_with(".TH X 1 1970-01-02 \"mc 1\"\n")) << text;
 }
 
 TEST(CtlHelp, MissingVerbIsNamed) {

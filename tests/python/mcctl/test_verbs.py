@@ -82,6 +82,7 @@ CASES = {
         "/nowhere",
     ),
     "support-bundle": Case("{file}", "files", "file", "a b", "too many", needs_agent=False),
+    "manual": Case("{file}-pages", "", "pages", "", "DIRECTORY is required", needs_agent=False),
     "completion": Case("bash", "complete ", "", "tcsh", "tcsh is not one of", needs_agent=False),
 }  # fmt: skip
 WITHOUT_JSON = {"completion"}
