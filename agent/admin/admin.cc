@@ -500,9 +500,13 @@ Json::Value Admin::drop_namespace(const Json::Value& request) {
   }
   spdlog::info("event=namespace_dropped namespace={} objects={}", tenant->name,
                tenant->store->live_count());
+  const auto sessions = std::ranges::count_if(
+      at_.sessions.all(), [&](const auto& entry) { return entry.second->tenant == tenant; });
   at_.end_sessions_of(*tenant);
   at_.namespaces.drop(tenant->name);
-  return Json::Value(Json::objectValue);
+  Json::Value value;
+  value["sessions_ended"] = u64(static_cast<std::uint64_t>(sessions));
+  return value;
 }
 
 Json::Value Admin::set_capacity(const Json::Value& request) {
@@ -515,7 +519,7 @@ Json::Value Admin::set_capacity(const Json::Value& request) {
   if (bytes > kMaxCapacityBytes) {
     return failure(MC_INVALID_ARGUMENT, "a capacity has at most 1 EiB; 0: no limit");
   }
-  spdlog::info("event=quota_set namespace={} capacity_bytes={}", tenant->name, bytes);
+  spdlog::info("event=capacity_set namespace={} capacity_bytes={}", tenant->name, bytes);
   at_.namespaces.set_capacity(*tenant, bytes);
   return tenant_status(*tenant);
 }
@@ -532,13 +536,14 @@ Json::Value Admin::evict(const Json::Value& request) {
                                             "; see mcctl segment list");
   }
   const StoreCounters before = store.counters();
-  const bool more = store.evict_towards(wanted);
+  const ObjectStore::Evicting state = store.evict_towards(wanted);
   Json::Value value;
   value["evicted"] = u64(store.counters().evictions - before.evictions);
   value["evicted_bytes"] = u64(store.counters().evicted_bytes - before.evicted_bytes);
   value["free_bytes"] = u64(store.free_bytes());
   value["waiting_for_readers_bytes"] = u64(store.limbo_bytes());
-  value["exhausted"] = !more;
+  value["done"] = state == ObjectStore::Evicting::kDone;
+  value["exhausted"] = state == ObjectStore::Evicting::kExhausted;
   return value;
 }
 

@@ -184,12 +184,24 @@ Status Loader::check() const {
   return {};
 }
 
+// The value without the password of a URL: "redis://user:***@host".
+std::string without_password(const std::string& value) {
+  const std::size_t scheme = value.find("://");
+  if (scheme == std::string::npos) return value;
+  const std::size_t user = scheme + 3;
+  const std::size_t host = value.rfind('@', value.find('?'));
+  const std::size_t colon = value.find(':', user);
+  if (host == std::string::npos || host < user || colon >= host) return value;
+  return value.substr(0, colon + 1) + "***" + value.substr(host);
+}
+
 std::vector<OptionText> Loader::listing() const {
   std::vector<OptionText> text;
   const Options& given = top_.values();
   for (const auto& row : agent_rows()) {
-    text.push_back({std::string(row.name), row.text_of(given), row.text_of(defaults_),
-                    top_.origin_of(row.name).source, std::string(row.help)});
+    text.push_back({std::string(row.name), without_password(row.text_of(given)),
+                    row.text_of(defaults_), top_.origin_of(row.name).source,
+                    std::string(row.help)});
   }
   const NamespaceOptions unannounced;
   for (std::size_t i = 0; i < given.namespaces.size(); ++i) {

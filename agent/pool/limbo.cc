@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "agent/pool/extents/extent_allocator.h"
 #include "agent/pool/policy/policy.h"
 #include "libmc/base/failpoint.h"
 #include "shm/atomic.h"
@@ -15,11 +16,16 @@ namespace {
 // This many entries are worth a fence and a look at all pins.
 constexpr std::size_t kCheckEntries = 512;
 
+// Bytes of the pool that an object of this length has: only its last granule is not full.
+constexpr std::uint64_t pool_bytes(std::uint64_t length) {
+  return (length + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+}
+
 }  // namespace
 
 void Limbo::add(std::uint32_t id) {
   const std::uint64_t length = index_.entry(id).length.load_relaxed();
-  bytes_ += length;
+  bytes_ += pool_bytes(length);
   ++unchecked_count_;
   unchecked_bytes_ += length;
   waiting_.push_back(id);
@@ -72,7 +78,7 @@ void Limbo::free_some(std::uint64_t most) {
     prefetch_frees();
     const std::uint32_t id = unpinned_.back();
     unpinned_.pop_back();
-    bytes_ -= index_.entry(id).length.load_relaxed();
+    bytes_ -= pool_bytes(index_.entry(id).length.load_relaxed());
     extents_.free(id);
     MC_FAILPOINT("reclaim.after_free");
   }

@@ -38,7 +38,7 @@ class Limbo {
   std::vector<std::uint64_t> sorted_pins() const;
 
   std::uint64_t count() const { return waiting_.size() + unpinned_.size(); }
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return bytes_; }  // of the pool
   // Bytes that readers keep in the tail that a shrink removes.
   std::uint64_t tail_bytes() const;
   std::uint64_t memory_bytes() const { return waiting_.capacity() * sizeof(std::uint32_t); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "shm/pins.h"
 
@@ -22,8 +23,8 @@ constexpr std::uint64_t kListEntries = 65536;
 constexpr std::uint64_t kAdoptedInTick = 1024;
 // Objects beyond a lowered capacity that a tick evicts.
 constexpr std::uint64_t kEvictedInTick = 1024;
-// Batches that a step of evict_towards() evicts: about 0.3 ms.
-constexpr unsigned kOperatorBatches = 8;
+// Objects that a step of evict_towards() evicts, and the rest of the last group.
+constexpr std::uint64_t kEvictedInStep = 1024;
 
 }  // namespace
 
@@ -35,6 +36,7 @@ ObjectStore::ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> inde
       extents_(*index_, *pool_),
       limbo_(*index_, extents_, std::move(collect_pins)),
       live_(*index_, limbo_, counters_, std::move(policy)),
+      departures_(now_ns()),
       evictor_(*index_, *pool_, live_, limbo_, departures_, counters_,
                config.capacity_bytes != 0 ? config.capacity_bytes : Evictor::kUnlimited),
       mover_(*index_, *pool_, extents_, live_),
@@ -324,10 +326,11 @@ bool ObjectStore::serve_unpublished(std::uint64_t session_id, std::uint32_t entr
 
 // ---- Other verbs --------------------------------------------------------------------------------
 
-bool ObjectStore::remove(std::string_view key) {
+bool ObjectStore::remove(std::string_view key, Removal why) {
   const auto found = index_->find(key, index_->hash(key));
   if (!found) return false;
-  departures_.note_removal(index_->entry(*found).hash.load_relaxed());
+  const std::uint64_t hash = index_->entry(*found).hash.load_relaxed();
+  why == Removal::kByClient ? departures_.note_removal(hash) : departures_.note_drop(hash);
   live_.remove(*found);
   ++counters_.removes;
   return true;
@@ -380,14 +383,17 @@ std::uint64_t ObjectStore::free_bytes() const {
   return reserved > used ? reserved - used : 0;
 }
 
-bool ObjectStore::evict_towards(std::uint64_t wanted_bytes) {
-  for (unsigned batch = 0; batch < kOperatorBatches; ++batch) {
-    limbo_.reclaim();
-    if (free_bytes() + limbo_.bytes() >= wanted_bytes) return true;
-    if (evictor_.evict_batch(Evictor::kBatch, EvictionReason::kOperator) == 0) return false;
+ObjectStore::Evicting ObjectStore::evict_towards(std::uint64_t wanted_bytes) {
+  const auto have = [&] { return free_bytes() + limbo_.bytes() >= wanted_bytes; };
+  const std::uint64_t start = counters_.evictions;
+  Evicting state = have() ? Evicting::kDone : Evicting::kMore;
+  while (state == Evicting::kMore && counters_.evictions - start < kEvictedInStep) {
+    // One victim at a time: a victim may have a group of many objects.
+    if (evictor_.evict_batch(1, EvictionReason::kOperator) == 0) state = Evicting::kExhausted;
+    if (have()) state = Evicting::kDone;
   }
   limbo_.reclaim();
-  return true;
+  return state;
 }
 
 // ---- Time ---------------------------------------------------------------------------------------

@@ -133,7 +133,9 @@ class ObjectStore {
   void set_listener(StoreListener* listener) { live_.set_listener(listener); }
   // Prefetches the memory that publishing this reservation under this key needs.
   void prefetch(std::string_view key, std::uint32_t entry) const;
-  bool remove(std::string_view key);
+  bool remove(std::string_view key) { return remove(key, Removal::kByClient); }
+  enum class Removal { kByClient, kByCluster };
+  bool remove(std::string_view key, Removal why);
   bool set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s);
   void touch(std::uint32_t entry);
   // Drops an object with damaged bytes, if the entry still has this version.
@@ -144,8 +146,9 @@ class ObjectStore {
   // capacity, or if only hard-pinned objects are left.
   bool make_room(std::uint64_t bytes) { return evictor_.make_capacity(bytes); }
   // For an operator, evicts a bounded number of objects until this many bytes of the pool are free or
-  // wait for their readers. Returns false if no object can be evicted.
-  bool evict_towards(std::uint64_t wanted_bytes);
+  // wait for their readers. kExhausted: no other object can be evicted.
+  enum class Evicting { kDone, kMore, kExhausted };
+  Evicting evict_towards(std::uint64_t wanted_bytes);
   std::uint64_t free_bytes() const;  // of the pool
 
   // ---- Time passes

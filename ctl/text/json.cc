@@ -14,7 +14,7 @@ namespace {
 std::string write_json(const Json::Value& value, const char* indentation) {
   Json::StreamWriterBuilder builder;
   builder["indentation"] = indentation;
-  builder["emitUTF8"] = true;
+  // Pure ASCII: a text that is not UTF-8 would make a document that strict readers refuse.
   builder["enableYAMLCompatibility"] = true;  // "name": value, not "name" : value
   return Json::writeString(builder, value);
 }

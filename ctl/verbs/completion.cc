@@ -12,8 +12,8 @@ Verb completion_verb(const Verb& program) {
       .name = "completion",
       .text = R"(Print a completion script for a shell
 
-The script completes verbs, options, their fixed values, and the names of namespaces, for which the
-script asks the agent. Elsewhere the script completes file names.
+The script completes verbs, options and their fixed values. Behind --namespace, the script asks the
+usual agent for the names of namespaces. Elsewhere the script completes file names.
 The Debian package mcctl has the scripts of all three shells. The script describes this version of
 mcctl: generate a new one after an upgrade.)",
       .footer = R"(EXAMPLES

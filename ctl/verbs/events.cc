@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <deque>
 #include <string>
 #include <thread>
 
@@ -27,10 +28,13 @@ struct EventOptions {
   std::string level = "info";
 };
 
-// As spdlog names the levels.
-constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warning", "error", "critical"};
+// As the option log_level names the levels.
+constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error"};
 
+// Events have the names of spdlog: "warning", "critical".
 std::size_t rank_of(std::string_view level) {
+  if (level == "warning") level = "warn";
+  if (level == "critical") level = "error";
   return static_cast<std::size_t>(std::ranges::find(kLevels, level) - std::begin(kLevels));
 }
 
@@ -39,7 +43,8 @@ void print_event(const Context& context, const Json::Value& event) {
   const std::uint64_t time_ms = number_field(event, "time_ms");
   if (!context.json) {
     const auto seconds = static_cast<std::time_t>(time_ms / 1000);
-    fmt::print("{:%Y-%m-%dT%H:%M:%S}.{:03} {:<7} {}\n", fmt::localtime(seconds), time_ms % 1000,
+    const std::tm local = fmt::localtime(seconds);
+    fmt::print("{:%Y-%m-%dT%H:%M:%S}.{:03}{:%z} {:<7} {}\n", local, time_ms % 1000, local,
                printable(text_field(event, "level")), printable(line));
     return;
   }
@@ -57,24 +62,29 @@ class EventReader {
   EventReader(Context& context, const EventOptions& options)
       : context_(context), options_(options) {}
 
-  // The events since the last call. False after a reported failure.
+  // Prints the events since the last call; at first the earlier ones. False after a reported failure.
   bool read() {
     Json::Value request;
     request["verb"] = "events";
+    std::deque<Json::Value> found;
+    bool answered = false;
     for (;;) {
       request["after"] = u64(after_);
       const auto answer = first_ ? ask_agent(context_, "events", request) : ask_again(request);
-      if (!answer) return !first_;
+      if (!answer) break;
+      answered = true;
+      const std::uint64_t before = after_;
       if (is_of_another_agent(*answer)) {
         after_ = 0;
         continue;
       }
-      const std::uint64_t before = after_;
-      take_newest(*answer);
-      for (const Json::Value& event : array_field(*answer, "events")) print(event);
-      first_ = false;
-      if (after_ == before) return true;
+      for (const Json::Value& event : array_field(*answer, "events")) take(event, found);
+      if (after_ == before) break;
     }
+    for (const Json::Value& event : found) print_event(context_, event);
+    const bool go_on = answered || !first_;
+    first_ = first_ && !answered;
+    return go_on;
   }
 
  private:
@@ -100,21 +110,14 @@ class EventReader {
     return another;
   }
 
-  // --limit: the latest events alone.
-  void take_newest(const Json::Value& answer) {
-    const std::uint64_t latest = number_field(answer, "latest");
-    if (first_ && options_.limit != 0 && latest > options_.limit) {
-      after_ = latest - options_.limit;
-    }
-  }
-
-  void print(const Json::Value& event) {
+  // Notes an event of the wanted levels. --limit counts the earlier events alone.
+  void take(const Json::Value& event, std::deque<Json::Value>& found) {
     const std::uint64_t number = number_field(event, "number");
     if (number <= after_) return;
     after_ = number;
-    if (rank_of(text_field(event, "level")) >= rank_of(options_.level)) {
-      print_event(context_, event);
-    }
+    if (rank_of(text_field(event, "level")) < rank_of(options_.level)) return;
+    found.push_back(event);
+    if (first_ && options_.limit != 0 && found.size() > options_.limit) found.pop_front();
   }
 
   Context& context_;
@@ -149,7 +152,7 @@ events as of its option log_level. With --json, a line is one event with its fie
 Only root and the agent's user may read events. The events are this host's: each agent has its own.)",
       .footer = R"(EXAMPLES
   mcctl events --limit 20
-  mcctl events --follow --level warning
+  mcctl events --follow --level warn
   mcctl events --json | jq -r 'select(.fields.event == "pool_recovered") | .fields.objects'
 
 EXIT STATUS

@@ -21,10 +21,12 @@ struct Evicted {
   std::uint64_t bytes = 0;
   std::uint64_t free_bytes = 0;
   std::uint64_t waiting_bytes = 0;
+  bool done = false;
   bool exhausted = false;
 };
 
-// Asks for step after step until the pool has so many free bytes. Nullopt after a reported failure.
+// Asks for step after step until the pool has so many free bytes. Evicts no more than so many bytes,
+// however fast clients put. Nullopt after a reported failure.
 std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_bytes) {
   Json::Value request;
   request["verb"] = "evict";
@@ -39,10 +41,22 @@ std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_b
     sum.bytes += number_field(*answer, "evicted_bytes");
     sum.free_bytes = number_field(*answer, "free_bytes");
     sum.waiting_bytes = number_field(*answer, "waiting_for_readers_bytes");
+    sum.done = flag_field(*answer, "done");
     sum.exhausted = flag_field(*answer, "exhausted");
     progress.update(sum.free_bytes, format_bytes(sum.free_bytes) + " free");
-  } while (!sum.exhausted && sum.free_bytes + sum.waiting_bytes < wanted_bytes);
+  } while (!sum.done && !sum.exhausted && sum.bytes < wanted_bytes);
   return sum;
+}
+
+Failure too_little(const Evicted& evicted) {
+  const std::string so_far = fmt::format(
+      "{} bytes are free after {} evictions, {} wait for readers", format_count(evicted.free_bytes),
+      format_count(evicted.objects), format_bytes(evicted.waiting_bytes));
+  if (!evicted.exhausted)
+    return {so_far + ", and clients fill the pool meanwhile", "the verb again"};
+  return {so_far + ", and no other object can be evicted",
+          "remove the hard pins of objects (mcctl pin KEY --pin none), or end clients that hold "
+          "reservations (mcctl status)"};
 }
 
 void run_evict(Context& context, const EvictOptions& options) {
@@ -54,14 +68,8 @@ void run_evict(Context& context, const EvictOptions& options) {
   }
   const auto evicted = evict_until_free(context, *wanted_bytes);
   if (!evicted) return;
-  if (evicted->exhausted) {
-    report(context, "evict", kExitFailed,
-           {fmt::format("{} bytes are free after {} evictions, {} wait for readers, and no other "
-                        "object can be evicted",
-                        format_count(evicted->free_bytes), format_count(evicted->objects),
-                        format_bytes(evicted->waiting_bytes)),
-            "remove the hard pins of objects (mcctl pin KEY --pin none), or end clients that hold "
-            "reservations (mcctl status)"});
+  if (!evicted->done) {
+    report(context, "evict", kExitFailed, too_little(*evicted));
     return;
   }
   if (context.json) {
@@ -88,10 +96,11 @@ Verb evict_verb(Context& context) {
       .name = "evict",
       .text = R"(Evict objects of this host until its pool has free room
 
-Evicts the objects that the eviction policy values least, until SIZE of the pool is free. If the pool
-has so much free room already, nothing is evicted. Objects with a hard pin stay. An object that a client
-is reading leaves the index at once; the memory is free when the client releases the object. Other hosts keep their replicas. The verb helps before a burst of puts: a full pool evicts
-while it serves.
+Evicts the objects that the eviction policy values least, until SIZE of the pool is free. If the
+pool has so much free room already, nothing is evicted. The verb evicts no more than SIZE, also if
+clients fill the pool meanwhile. Objects with a hard pin stay. An object that a client is reading
+leaves the index at once; its memory is free when the client releases the object. Other hosts keep
+their replicas. The verb helps before a burst of puts: a full pool evicts while it serves.
 
 To remove objects by key or by prefix, use "mcctl rm".)",
       .footer = R"(EXAMPLES
@@ -99,7 +108,8 @@ To remove objects by key or by prefix, use "mcctl rm".)",
   mcctl --namespace chat evict 512MiB --json
 
 EXIT STATUS
-  0 so much is free, or will be when readers release it; 1 not so much, since no other object can be evicted; 2 wrong usage)",
+  0 so much is free, or is free once readers release it; 1 less is free, since no other object can be
+  evicted or clients fill the pool; 2 wrong usage)",
       .options = {{.name = "SIZE",
                    .value = &options->size,
                    .help = "The free room wanted: bytes, or a number with KiB, MiB, GiB, TiB",

@@ -163,6 +163,13 @@ void limit_log(const std::string& path) {
   std::filesystem::rename(path, path + ".old", error);
 }
 
+// "host:0" and "[v6 address]:0" have a port; "::1" is an address alone.
+bool has_port(const std::string& address) {
+  const std::size_t colon = address.find(':');
+  return address.find("]:") != std::string::npos ||
+         (colon != std::string::npos && colon == address.rfind(':'));
+}
+
 Result<pid_t> start_agent(const JoinOptions& options, const std::string& directory,
                           const metadata::MasterFacts& facts, std::uint64_t deadline_ns) {
   const auto address = peer_address(options, facts);
@@ -175,7 +182,7 @@ Result<pid_t> start_agent(const JoinOptions& options, const std::string& directo
                                  "--cluster-id",
                                  facts.cluster,
                                  "--listen",
-                                 split_address(*address) ? *address : *address + ":0"};
+                                 has_port(*address) ? *address : *address + ":0"};
   if (!options.key_file.empty()) {
     words.insert(words.end(), {"--cluster-key-file", options.key_file});
   }

@@ -100,16 +100,19 @@ void run_namespace_create(Context& context, const NamespaceVerbOptions& options)
   }
 }
 
-// The namespace in the agent's status; null after a reported failure. sessions: of the namespace.
+// The namespace in the agent's status; null after a reported failure. sessions: the sessions of the
+// namespace, of which a status lists 256 at most.
 Json::Value find_namespace(Context& context, const std::string& verb, const std::string& name,
-                           std::uint64_t& sessions) {
+                           std::string& sessions) {
   Json::Value request;
   request["verb"] = "status";
   const auto answer = ask_agent(context, verb, request);
   if (!answer) return {};
-  sessions = static_cast<std::uint64_t>(std::ranges::count_if(
-      array_field(*answer, "sessions"),
-      [&](const Json::Value& session) { return text_field(session, "namespace") == name; }));
+  const Json::Value& listed = array_field(*answer, "sessions");
+  const auto count = std::ranges::count_if(
+      listed, [&](const Json::Value& session) { return text_field(session, "namespace") == name; });
+  const bool all = number_field(*answer, "sessions_open") <= listed.size();
+  sessions = fmt::format("{}{}", count, all ? "" : " or more");
   for (const Json::Value& entry : array_field(*answer, "namespaces")) {
     if (text_field(entry, "name") == name) return entry;
   }
@@ -120,12 +123,13 @@ Json::Value find_namespace(Context& context, const std::string& verb, const std:
 
 void run_namespace_delete(Context& context, const NamespaceVerbOptions& options) {
   const std::string verb = "namespace delete";
-  std::uint64_t sessions = 0;
+  std::string sessions;
   const Json::Value found = find_namespace(context, verb, options.name, sessions);
   if (found.isNull()) return;
-  const std::string things = fmt::format("namespace {} with {} objects ({}) and {} open sessions",
-                                         options.name, format_count(number_field(found, "objects")),
-                                         bytes_field(found, "used_bytes"), sessions);
+  const std::string objects =
+      fmt::format("namespace {} with {} objects ({})", options.name,
+                  format_count(number_field(found, "objects")), bytes_field(found, "used_bytes"));
+  const std::string things = fmt::format("{} and {} open sessions", objects, sessions);
   // The agent refuses to delete a configured namespace: no question then.
   if (!flag_field(found, "configured") && !confirmed(context, verb, things, options.yes)) return;
   Json::Value request;
@@ -137,10 +141,10 @@ void run_namespace_delete(Context& context, const NamespaceVerbOptions& options)
     Json::Value document;
     document["deleted"] = options.name;
     document["objects"] = field(found, "objects");
-    document["sessions_ended"] = u64(sessions);
+    document["sessions_ended"] = field(*answer, "sessions_ended");
     print_json(document);
   } else {
-    fmt::print("deleted {}\n", things);
+    fmt::print("deleted {}; {} sessions ended\n", objects, number_field(*answer, "sessions_ended"));
   }
 }
 
@@ -254,8 +258,8 @@ Verb namespace_quota_verb(Context& context) {
 
 A namespace with a quota evicts objects as soon as its live objects have more bytes, even if the pool
 has room. A lower quota evicts at once, a little with each turn of the agent. The quota is the option
-capacity_bytes of the namespace. The quota outlives a crash and an upgrade of the agent, until another
-capacity_bytes is configured.)",
+capacity_bytes of the namespace; session_quota_bytes is another limit, of each session. The quota
+outlives a crash and an upgrade of the agent, until another capacity_bytes is configured.)",
       .footer = R"(EXAMPLES
   mcctl namespace quota chat 6GiB
   mcctl namespace quota chat none

@@ -27,7 +27,7 @@ void run_pin(Context& context, const PinOptions& options) {
   const ClientSession session(context, "pin");
   if (session.client() == nullptr) return;
   Json::Value document;
-  document["pinned"] = Json::Value(Json::arrayValue);
+  document["keys"] = Json::Value(Json::arrayValue);
   for (const std::string& key : *keys) {
     const mc_status status =
         mc_set_pin(session.client(), slice_of(key), pin->pin, pin->ttl_ms, timeout_ns(context));
@@ -41,7 +41,7 @@ void run_pin(Context& context, const PinOptions& options) {
       report_last_error(context, "pin", status);
       return;
     }
-    document["pinned"].append(escape_key(key));
+    document["keys"].append(escape_key(key));
     if (!context.json) fmt::print("{}: pin {}\n", escape_key(key), pin_name(pin->pin));
   }
   document["pin"] = std::string(pin_name(pin->pin));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +140,7 @@ std::string default_file() {
 void run_support_bundle(Context& context, const BundleOptions& options) {
   constexpr std::string_view kVerb = "support-bundle";
   const std::string file = options.file.empty() ? default_file() : options.file;
+  ::umask(077);  // journals and events are for root and the agent's user
   const TemporaryDirectory temporary;
   const fs::path folder = temporary.path() / "mc-support";
   std::error_code error;
@@ -162,8 +164,9 @@ void run_support_bundle(Context& context, const BundleOptions& options) {
   list.close();
   progress.finish();
   const std::string messages = (temporary.path() / "tar.txt").string();
-  const auto packed =
-      run_into({"tar", "-czf", file, "-C", temporary.path().string(), "mc-support"}, messages);
+  const auto packed = run_into(
+      {"tar", "--force-local", "-czf", file, "-C", temporary.path().string(), "mc-support"},
+      messages);
   if (packed != 0) {
     const std::string cause = last_line_of(messages);
     report(context, kVerb, kExitFailed,
@@ -185,7 +188,7 @@ void run_support_bundle(Context& context, const BundleOptions& options) {
   if (!missing.empty()) {
     std::string names;
     for (const Json::Value& name : missing) names += (names.empty() ? "" : ", ") + name.asString();
-    fmt::print("failed or incomplete, with the reason inside: {}\n", names);
+    fmt::print("failed or incomplete; README.txt inside has the commands: {}\n", names);
   }
 }
 
@@ -200,7 +203,8 @@ Verb support_bundle_verb(Context& context) {
 The file is a compressed tar archive with the answers of the other verbs, the agent's last events, the
 journals of the services, and facts about the host: kernel, memory, processors, file systems, limits,
 addresses. README.txt in the archive lists the commands with their exit statuses. A command that fails
-leaves its error in its file. The agent need not run.
+leaves its error in its file. The agent need not run. Only the user who runs the verb can read the
+archive.
 
 The archive has no secrets: no keys of clusters, tokens or passwords, no objects and no keys of objects.
 It has addresses, names of hosts, paths, and labels of sessions.)",

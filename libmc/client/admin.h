@@ -30,11 +30,11 @@
 //                        the memory, and mc_close() withdraws it; see the option pool_bytes
 //   {"verb":"create_namespace","name","pool_bytes","capacity_bytes","policy","mode","clustered",
 //    "drop_unused_s": the agent drops the namespace after so long without a session; 0: never}
-//                        -> the segment; {"verb":"drop_namespace","name"} -> {}
+//                        -> the segment; {"verb":"drop_namespace","name"} -> {"sessions_ended"}
 //   {"verb":"set_capacity","namespace","capacity_bytes"} -> the namespace, as in "status". 0: no limit
 //   {"verb":"evict","namespace","free_bytes"} -> {"evicted","evicted_bytes","free_bytes",
-//                            "waiting_for_readers_bytes","exhausted"} after a bounded number of
-//                        objects; exhausted: no object can be evicted
+//                            "waiting_for_readers_bytes","done","exhausted"} after a bounded number
+//                        of objects; exhausted: no other object can be evicted
 //   {"verb":"trace","namespace","key"} -> {"here","departure":{"reason","ago_ms"} if the key's object
 //                            left this host lately,"departures_known_for_ms"}
 //   {"verb":"events","after","limit"} -> {"incarnation","latest","events":[{"number","time_ms" since

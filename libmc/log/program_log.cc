@@ -65,19 +65,20 @@ std::string journal_name(std::string_view name) {
 
 class RecentSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  explicit RecentSink(RecentEvents& events) : events_(events) {}
+  explicit RecentSink(std::shared_ptr<RecentEvents> events) : events_(std::move(events)) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
     const auto since_1970 = message.time.time_since_epoch();
     const auto level = spdlog::level::to_string_view(message.level);
-    events_.add(static_cast<std::uint64_t>(
-                    std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()),
-                {level.data(), level.size()}, {message.payload.data(), message.payload.size()});
+    events_->add(static_cast<std::uint64_t>(
+                     std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()),
+                 {level.data(), level.size()}, {message.payload.data(), message.payload.size()});
   }
   void flush_() override {}
 
-  RecentEvents& events_;
+  // Shared: a library may log after the end of the ProgramLog.
+  const std::shared_ptr<RecentEvents> events_;
 };
 
 // To a logger whose own thread writes.

@@ -36,14 +36,14 @@ class ProgramLog {
   // Says why the program does not start: as a sentence on standard error, or as an entry of the journal
   // with MC_EVENT=not_started.
   void report_failure(std::string_view cause) const;
-  const RecentEvents& recent() const { return recent_; }
+  const RecentEvents& recent() const { return *recent_; }
   ProgramLog(const ProgramLog&) = delete;
   ProgramLog& operator=(const ProgramLog&) = delete;
 
  private:
   const std::string program_;
   const bool to_journal_;
-  RecentEvents recent_;
+  const std::shared_ptr<RecentEvents> recent_ = std::make_shared<RecentEvents>();
   std::shared_ptr<spdlog::details::thread_pool> writer_;
 };
 

@@ -27,7 +27,7 @@ Json::Value status_of(const std::string& text) {
 
 TEST(AgentMetrics, ShowTheStatusWithLabels) {
   const std::string text = metrics_text(status_of(R"({
-    "version": "1.2", "node_id": 18446744073709551615, "uptime_s": 7,
+    "version": "1.2", "node_id": "18446744073709551615", "uptime_s": 7,
     "namespaces": [{"name": "a", "objects": 3}, {"name": "b\"\n", "objects": 4, "corrupt": 1}],
     "cluster": {"master_ready": true, "misses": {"late": 5, "nobody": 6}}})"));
   EXPECT_THAT(text, HasSubstr("mc_agent_info{version=\"1.2\",node=\"18446744073709551615\"} 1\n"));

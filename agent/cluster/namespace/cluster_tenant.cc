@@ -147,7 +147,7 @@ void ClusterTenant::drop(std::uint32_t entry) {
   }
   // The key's text belongs to the entry and would be freed with the entry, hence this copy.
   const std::string key(store().index().key_of(entry));
-  store().remove(key);
+  store().remove(key, ObjectStore::Removal::kByCluster);
 }
 
 void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {

@@ -9,14 +9,16 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
+import sys
 import tarfile
 import time
 
 import mckv
 import pytest
 from command import documents, mcctl
-from machine import WATCHDOG_S, until
+from machine import WATCHDOG_S, free_port, until
 
 MiB = 1 << 20
 KiB = 1 << 10
@@ -202,9 +204,8 @@ def test_evict_makes_room_and_leaves_hard_pins(make_agent):
     agent = make_agent(pool_bytes="32MiB")
     with mckv.Client(agent.socket) as client:
         pinned = fill(client, bytes_=8 * MiB)
-        pins = answer(agent, "pin", "--escaped", *[k.replace(" ", "%20") for k in pinned],
-                      "--pin", "hard")  # fmt: skip
-        assert len(pins["pinned"]) == len(pinned)
+        pins = answer(agent, "pin", *pinned, "--pin", "hard")
+        assert pins == {"keys": pinned, "pin": "hard"}
         assert answer(agent, "stat", pinned[0])["pin"] == "hard"
         for number in range(256):
             client.put(f"loose {number}", b"." * 64 * KiB)
@@ -221,6 +222,47 @@ def test_evict_makes_room_and_leaves_hard_pins(make_agent):
     assert namespace(agent)["evictions_for"]["operator"] > 0
     beyond = mcctl("evict", "1GiB", agent=agent.socket)
     assert beyond.returncode == 2 and "the size of the pool" in beyond.stderr
+
+
+def test_evict_ends_while_clients_fill_the_pool(make_agent):
+    agent = make_agent(pool_bytes="32MiB")
+    filler = (
+        "import sys, mckv\n"
+        "with mckv.Client(sys.argv[1]) as client:\n"
+        "    print('fills', flush=True)\n"
+        "    for number in range(1 << 40):\n"
+        "        client.put(f'key {number}', b'.' * 65536)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", filler, agent.socket], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        process.stdout.readline()
+        until(lambda: namespace(agent)["evictions"] > 0)
+        done = mcctl("evict", "30MiB", agent=agent.socket)
+        assert done.returncode in (0, 1), done.stderr
+        assert not done.returncode or "clients fill the pool" in done.stderr, done.stderr
+        assert namespace(agent)["evictions_for"]["operator"] <= 2 * (30 * MiB // (64 * KiB))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_objects_that_are_read_count_as_evicted(make_agent):
+    agent = make_agent(pool_bytes="16MiB")
+    with mckv.Client(agent.socket) as client:
+        for number in range(300):
+            client.put(f"small {number}", b"." * 100)
+        views = [client.view(f"small {number}") for number in range(300)]
+        told = answer(agent, "evict", "15MiB")
+        assert told["evicted"] == 0
+        # The client's reservations stay.
+        assert mcctl("evict", "16MiB", agent=agent.socket).returncode == 1
+        assert namespace(agent)["objects"] == 0
+        for view in views:
+            assert bytes(view) == b"." * 100
+            view.release()
+    until(lambda: answer(agent, "evict", "15MiB")["waiting_for_readers_bytes"] == 0)
 
 
 def test_pin_names_a_key_without_an_object(make_agent):
@@ -317,7 +359,19 @@ def test_events_are_limited_and_filtered(make_agent):
     lines = mcctl("events", "--limit", "70", agent=agent.socket).stdout.splitlines()
     assert len(lines) == 70
     assert any(line.endswith(f"to_bytes={99 * MiB}") for line in lines)
-    assert mcctl("events", "--level", "critical", agent=agent.socket).stdout == ""
+
+
+def test_events_of_a_level_leave_out_the_others(make_agent):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        agent = make_agent(metrics_listen=f"127.0.0.1:{taken.getsockname()[1]}")
+    answer(agent, "segment", "resize", "64MiB")
+    warnings = mcctl("--json", "events", "--level", "warn", agent=agent.socket)
+    assert [one["fields"]["event"] for one in documents(warnings.stdout)] == ["no_metrics"]
+    latest = mcctl("--json", "events", "--level", "warn", "--limit", "1", agent=agent.socket)
+    assert latest.stdout == warnings.stdout
+    assert mcctl("events", "--level", "error", agent=agent.socket).stdout == ""
 
 
 # ---- support-bundle
@@ -330,8 +384,10 @@ def test_a_support_bundle_has_facts_and_no_secrets(make_agent, tmp_path):
         files[name] = tmp_path / name
         files[name].touch(mode=0o600)
         files[name].write_text(secret + "\n")
+    secrets["store"] = "a-password-of-the-store"
     agent = make_agent(
         cluster_key_file=files["cluster.key"], http_token_file=files["http.token"],
+        cluster_store=f"redis://mc:{secrets['store']}@127.0.0.1:{free_port()}",
         metrics_listen="off",
     )  # fmt: skip
     with mckv.Client(agent.socket, label="an engine") as client:
@@ -341,8 +397,10 @@ def test_a_support_bundle_has_facts_and_no_secrets(make_agent, tmp_path):
         names = {pathlib.Path(name).name for name in bundle.getnames()}
         texts = [bundle.extractfile(one).read().decode() for one in bundle if one.isfile()]
     assert told["files"] + 1 == len(texts)
+    assert os.stat(told["file"]).st_mode & 0o777 == 0o600
     assert {"status.json", "config.json", "events.json", "README.txt", "memory.txt"} <= names
     whole = "\n".join(texts)
+    assert "redis://mc:***@127.0.0.1" in whole
     assert "event=ready" in whole or '"event": "ready"' in whole
     assert "an engine" in whole and str(files["cluster.key"]) in whole
     for secret in (*secrets.values(), "key-of-a-prompt", "bytes-of-a-prompt"):

@@ -40,7 +40,7 @@ CASES = {
     "get": Case("{key} {file}", "", "version", "{key} --json", "cannot share standard output"),
     "rm": Case("{key}", "removed 1 object", "removed", "--all --prefix a", "in exactly one way"),
     "exists": Case("{key}", "yes ", "keys", "", "KEY is required"),
-    "pin": Case("{key} --ttl 10m", "pin soft", "pinned", "k --pin hard --ttl 1m", "--ttl goes"),
+    "pin": Case("{key} --ttl 10m", "pin soft", "keys", "k --pin hard --ttl 1m", "--ttl goes"),
     "evict": Case("1MiB", "free", "free_bytes", "lots", "'lots' is not a size"),
     "segment list": Case("", "TARGET", "segments", "extra", "'extra' is one argument too many"),
     "segment resize": Case("128MiB", "target 128", "target_bytes", "tiny", "'tiny' is not a size"),
@@ -165,7 +165,9 @@ def test_a_right_call_prints_json(call, verb):
         assert call(case.first).returncode == 0
     done = call(f"{verb} {case.right}", "--json")
     assert done.returncode == 0, done.stderr
-    for document in documents(done.stdout):
+    found = list(documents(done.stdout))
+    assert found
+    for document in found:
         names = [name for name, _ in named_values(document)]
         assert case.name in {"", *names}, done.stdout
         for name, value in named_values(document):
