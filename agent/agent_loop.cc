@@ -22,6 +22,8 @@ constexpr unsigned kRoundsBetweenClocks = 16;
 constexpr unsigned kRoundsBetweenPolls = 4;
 constexpr std::uint64_t kEventsPeriodNs = 50000;
 constexpr std::uint64_t kYieldPeriodNs = 5000;
+// After a step of a shrink, clients have the loop for this many times as long as the step took.
+constexpr std::uint64_t kShrinkPause = 3;
 
 }  // namespace
 
@@ -108,6 +110,7 @@ void AgentLoop::on_cluster_event() {
     times_.add(LoopTimes::Cause::kTick, end_ns - now);
     now = end_ns;
   }
+  if (namespaces_.shrinks() && now >= next_shrink_ns_) now = shrink_some(now);
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
     next_idle_check_ns_ = now + ActiveChannels::kIdleNs;
@@ -119,6 +122,15 @@ void AgentLoop::on_cluster_event() {
   return now;
 }
 
+// Returns the time.
+std::uint64_t AgentLoop::shrink_some(std::uint64_t now) {
+  namespaces_.shrink_some();
+  const std::uint64_t end_ns = now_ns();
+  times_.add(LoopTimes::Cause::kTick, end_ns - now);
+  next_shrink_ns_ = end_ns + kShrinkPause * (end_ns - now);
+  return end_ns;
+}
+
 void AgentLoop::handle_events(int timeout_ms) {
   const std::uint64_t busy_ns = events_.handle(timeout_ms);
   if (busy_ns != 0) times_.add(LoopTimes::Cause::kEvents, busy_ns);
@@ -126,7 +138,7 @@ void AgentLoop::handle_events(int timeout_ms) {
 
 // Returns false if there was no work for long enough to sleep.
 bool AgentLoop::spin(std::uint64_t now) {
-  const bool lively = cluster_ != nullptr && cluster_->lively(now);
+  const bool lively = (cluster_ != nullptr && cluster_->lively(now)) || namespaces_.shrinks();
   const bool idle = now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000};
   if (!lively && (channels_.empty() || idle)) return false;
   if (now < next_yield_ns_) return true;
@@ -158,6 +170,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   if (!channels_.put_all_to_sleep()) return false;
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_ != nullptr) until = std::min(until, cluster_->next_poll_ns());
+  if (namespaces_.shrinks()) until = std::min(until, next_shrink_ns_);
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
   woken_ = true;

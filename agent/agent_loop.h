@@ -59,6 +59,7 @@ class AgentLoop {
   bool turn_to_cluster(std::uint64_t now_ns, bool served);
   bool poll_cluster(std::uint64_t now_ns);
   std::uint64_t do_periodic_work(std::uint64_t now_ns);
+  std::uint64_t shrink_some(std::uint64_t now_ns);
   void handle_events(int timeout_ms);
   bool spin(std::uint64_t now_ns);
   void publish_wakes();
@@ -82,6 +83,7 @@ class AgentLoop {
   std::uint64_t last_work_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_retry_ns_ = 0;
+  std::uint64_t next_shrink_ns_ = 0;
   std::uint64_t next_idle_check_ns_ = 0;
   std::uint64_t next_events_ns_ = 0;
   std::uint64_t next_yield_ns_ = 0;

@@ -17,8 +17,8 @@ struct LoopTimes {
   enum class Cause : std::uint8_t {
     kRequests,  // up to 16 rounds with requests of clients
     kPeers,     // up to 16 rounds with messages of peers and masters alone
-    kTick,    // the work of each 100 ms, for example the end of pins and the next step of a shrink
-    kEvents,  // handlers of descriptors
+    kTick,      // the work of each 100 ms, for example the end of pins; and a step of a shrink
+    kEvents,    // handlers of descriptors
   };
   static constexpr std::array<const char*, 4> kNames = {"requests", "peers", "tick", "events"};
 

@@ -296,8 +296,14 @@ void Namespaces::tick(std::uint64_t now_ns, bool idle) {
     tenant->store->pool().set_idle(idle);
     tenant->store->pool().give_back_strays();
     tenant->store->tick(now_ns);
+    shrinks_ |= tenant->store->pool().shrinking();
     tenant->store->counters().verified = tenant->scrubber->verified();
   }
+}
+
+void Namespaces::shrink_some() {
+  shrinks_ = false;
+  for (auto& [name, tenant] : tenants_) shrinks_ |= tenant->store->shrink_some();
 }
 
 void Namespaces::drop_unused(std::uint64_t now_ns,
@@ -318,6 +324,7 @@ void Namespaces::drop_unused(std::uint64_t now_ns,
 void Namespaces::on_chunk(Tenant& tenant) {
   ExtentPool& pool = tenant.store->pool();
   if (pool.on_chunk()) on_room_();
+  shrinks_ |= pool.shrinking();  // the system has taken the pages of a step
   if (const Status& status = pool.growth_status(); !status.ok()) {
     spdlog::warn("event=pool_growth_stopped namespace={} reserved_mib={} cause=\"{}\"", tenant.name,
                  pool.reserved_bytes() >> 20, status.to_string());
@@ -445,6 +452,7 @@ bool Namespaces::fits_cluster(const NamespaceOptions& options, const MemoryFile&
   const auto mapping = map_index_header(index_file.part_fd(0));
   if (!mapping) return true;  // recovery reports the error
   if (header_in(*mapping).hash_seed == around_.cluster->hash_seed(options.name)) return true;
+  if (header_in(*mapping).entry_count.load_relaxed() == 0) return false;  // nothing is lost
   spdlog::warn(
       "event=pool_set_aside namespace={} cause=\"it was filled outside this cluster: with "
       "another cluster_id or cluster key\" effect=\"starting it empty\" try=\"to keep a pool with a "

@@ -66,6 +66,10 @@ class Namespaces {
   void keep_contributed(std::uint64_t now_ns);
   bool any_contribution() const;
   void tick(std::uint64_t now_ns, bool idle);
+  // True if a step of a shrinking pool can follow at once.
+  bool shrinks() const { return shrinks_; }
+  // Does such a step in each shrinking pool.
+  void shrink_some();
   // Drops the temporary namespaces that had no session for as long as they asked for. in_use: true if
   // a session uses the namespace.
   void drop_unused(std::uint64_t now_ns, const std::function<bool(const Tenant&)>& in_use);
@@ -109,6 +113,7 @@ class Namespaces {
   CollectPins collect_pins_;
   std::function<void()> on_room_;
   Table tenants_;
+  bool shrinks_ = false;
   std::uint32_t told_core_ = 0;  // the processor that the index headers name for the loop
   bool told_many_ = false;
 };

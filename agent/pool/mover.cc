@@ -36,6 +36,14 @@ Mover::Step Mover::move_some(std::uint32_t id, std::uint64_t& budget_bytes) {
   return publish(id, to) ? Step::kMoved : Step::kNoRoom;
 }
 
+OptionalId Mover::under_way() {
+  if (under_way_.entry == kNoEntry) return std::nullopt;
+  if (index_.entry(under_way_.entry).version.load_relaxed() == under_way_.version)
+    return under_way_.entry;
+  give_up();
+  return std::nullopt;
+}
+
 void Mover::give_up() { free(std::exchange(under_way_, UnderWay{}).to); }
 
 // Gives the object a new entry with these extents, which hold the object's bytes. Frees the extents if

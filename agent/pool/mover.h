@@ -25,6 +25,8 @@ class Mover {
   // steps; another entry gives up the move under way. REQUIRES: the entry is live.
   enum class Step { kMoved, kMore, kNoRoom };
   Step move_some(std::uint32_t entry, std::uint64_t& budget_bytes);
+  // The object whose move is under way. Gives the move up if the object has left.
+  OptionalId under_way();
   // Frees the extents of the move under way, if there is one.
   void give_up();
   std::uint64_t held_bytes() const { return under_way_.to.bytes(); }

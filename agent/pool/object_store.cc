@@ -406,7 +406,7 @@ void ObjectStore::tick(std::uint64_t now_ns) {
   limbo_.reclaim();
   clearing_.tick();
   pool_->retry_growth();
-  shrinker_.tick();
+  shrinker_.step();
 }
 
 void ObjectStore::resize(std::uint64_t pool_bytes) {

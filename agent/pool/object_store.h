@@ -156,9 +156,11 @@ class ObjectStore {
   void catch_up() { evictor_.keep_headroom(shrinker_.active()); }
   // Frees the limbo entries without a pin.
   void reclaim() { limbo_.reclaim(); }
-  // Expires soft pins, reclaims, continues a shrink.
+  // Expires soft pins, reclaims, continues a shrink by a step.
   void tick(std::uint64_t now_ns);
+  // A smaller pool shrinks in steps. shrink_some() does one of these, see Shrinker::step().
   void resize(std::uint64_t pool_bytes);
+  bool shrink_some() { return shrinker_.step(); }
   // Upper limit of live bytes. Objects beyond a lower capacity are evicted with the next ticks.
   void set_capacity(std::uint64_t bytes) { evictor_.set_capacity(bytes); }
 

@@ -469,8 +469,9 @@ bool ExtentPool::shrinking() const {
 
 std::vector<std::uint32_t> ExtentPool::tail_owners(std::size_t most) const {
   std::vector<std::uint32_t> owners;
+  const std::size_t share = std::max<std::size_t>(most / arenas_.size(), 1);
   for (const auto& arena : arenas_) {
-    if (arena->size_granules() > arena->limit_granules()) arena->owners_beyond_limit(most, owners);
+    if (arena->size_granules() > arena->limit_granules()) arena->owners_beyond_limit(share, owners);
   }
   return owners;
 }
@@ -488,7 +489,8 @@ void ExtentPool::give_back_strays() {
   order_punch(next_stray_, next_stray_ * stride_ + bytes, stride_ - bytes);
 }
 
-void ExtentPool::give_back_tails() {
+bool ExtentPool::give_back_tails() {
+  bool gave = false;
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     ExtentAllocator& arena = *arenas_[i];
     const std::uint64_t size = arena.size_granules();
@@ -501,7 +503,9 @@ void ExtentPool::give_back_tails() {
     collapsed_bytes_[i] = std::min(collapsed_bytes_[i], limit * kGranuleBytes);
     order_punch(i, i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
     set_limit(i);
+    gave = true;
   }
+  return gave;
 }
 
 std::uint64_t ExtentPool::reserved_bytes() const {

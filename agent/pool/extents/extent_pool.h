@@ -108,11 +108,12 @@ class ExtentPool {
   // True if the extent lies in the tail that a shrink removes.
   bool must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const;
   bool shrinking() const;
-  // The owners of up to `most` extents at the ends of the arenas, which must leave first.
+  // The owners of up to `most` extents at the ends of the arenas, which must leave first: an equal share
+  // of each arena, so that extents that stay in one arena hide none of another.
   std::vector<std::uint32_t> tail_owners(std::size_t most) const;
-  // Gives empty ends of the arenas back to the system, a step at a time. Call when extents have left;
-  // the pool itself continues when the system has taken the pages of a step.
-  void give_back_tails();
+  // Gives empty ends of the arenas back to the system, a step at a time. Call when extents have left,
+  // and after on_chunk(). Returns false if nothing could be given back.
+  bool give_back_tails();
   // Gives back pages beyond the end of one arena, of each arena in turn. A shrunken file keeps its length,
   // and a process that reads the empty end makes pages there. Call now and then.
   void give_back_strays();

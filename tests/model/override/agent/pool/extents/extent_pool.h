@@ -79,7 +79,10 @@ class ExtentPool {
     const auto owner = owners_.find(must_leave_);
     return owner == owners_.end() ? std::vector<std::uint32_t>{} : std::vector{owner->second};
   }
-  void give_back_tails() { must_leave_ = ~std::uint64_t{0}; }
+  bool give_back_tails() {
+    must_leave_ = ~std::uint64_t{0};
+    return true;
+  }
   bool growing() const { return false; }
   void retry_growth() {}
   void prefetch(const PoolExtent&) const {}
