@@ -413,9 +413,7 @@ Status Admin::may_have(const Tenant& tenant, std::uint64_t pool_bytes) {
 
 Json::Value Admin::resize(const Json::Value& request) {
   const auto tenant = at_.namespaces.find(word(request, "namespace"));
-  if (!tenant) {
-    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl namespace list");
-  }
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace);
   const std::uint64_t bytes = number(request, "pool_bytes");
   if (Status status = may_have(*tenant, bytes); !status.ok()) return failure(status);
   if (const std::uint64_t contributed = tenant->contributions.bytes(); bytes < contributed) {
@@ -492,7 +490,7 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
 
 Json::Value Admin::drop_namespace(const Json::Value& request) {
   const auto tenant = at_.namespaces.find(word(request, "name"));
-  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl namespace list");
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, kNoSuchNamespace);
   if (!tenant->temporary) {
     return failure(MC_INVALID_ARGUMENT,
                    "the configuration defines this namespace; remove the namespace there, and "
@@ -565,8 +563,7 @@ Json::Value Admin::trace(const Json::Value& request, const PeerCredentials& peer
     value["departure"]["reason"] = std::string(departure->reason);
     value["departure"]["ago_ms"] = u64((now - departure->at_ns) / 1000000u);
   }
-  const std::uint64_t since_ns = departures.complete_since_ns().value_or(at_.started_ns);
-  value["departures_known_for_ms"] = u64((now - since_ns) / 1000000u);
+  value["departures_known_for_ms"] = u64((now - departures.complete_since_ns()) / 1000000u);
   return value;
 }
 

@@ -23,7 +23,7 @@ class Departures {
     std::uint64_t at_ns = 0;  // now_ns(), as exact as the ticks
   };
 
-  explicit Departures(std::uint64_t now_ns) : now_ns_(now_ns) {}
+  explicit Departures(std::uint64_t now_ns) : now_ns_(now_ns), began_ns_(now_ns) {}
 
   void tick(std::uint64_t now_ns) { now_ns_ = now_ns; }
   void note_eviction(std::uint64_t key_hash, EvictionReason reason) {
@@ -42,10 +42,9 @@ class Departures {
     }
     return std::nullopt;
   }
-  // The time of the oldest record; nullopt: no record has given way yet.
-  std::optional<std::uint64_t> complete_since_ns() const {
-    if (records_.size() < kMost) return std::nullopt;
-    return records_[next_].at_ns;
+  // All departures after this time have a record.
+  std::uint64_t complete_since_ns() const {
+    return records_.size() < kMost ? began_ns_ : records_[next_].at_ns;
   }
   std::uint64_t memory_bytes() const { return records_.capacity() * sizeof(Record); }
 
@@ -96,6 +95,7 @@ class Departures {
   std::vector<Record> records_;
   std::size_t next_ = 0;  // the place of the next record
   std::uint64_t now_ns_;
+  std::uint64_t began_ns_;
 };
 
 }  // namespace mc::agent

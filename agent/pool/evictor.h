@@ -20,8 +20,6 @@ namespace mc::agent {
 class Evictor {
  public:
   static constexpr std::uint64_t kUnlimited = UINT64_MAX;
-  // Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
-  static constexpr std::uint64_t kBatch = 128;
   // capacity_bytes: upper limit of live bytes; kUnlimited: no limit beside the pool.
   Evictor(ObjectIndex& index, ExtentPool& pool, LiveObjects& live, Limbo& limbo,
           Departures& departures, StoreCounters& counters, std::uint64_t capacity_bytes)
@@ -47,8 +45,7 @@ class Evictor {
   // Evicts until extents of this many bytes are gone, and at least a batch, since a single fence
   // serves the whole batch. Returns false if no object can be evicted.
   bool evict_some(std::uint64_t bytes);
-  // Evicts up to this many objects, kBatch at most, and their groups. Returns the number of
-  // victims.
+  // Evicts up to this many objects, 128 at most, and their groups. Returns the number of victims.
   std::uint64_t evict_batch(std::uint64_t most, EvictionReason reason = EvictionReason::kRoom);
   // Evicts this object and its group.
   void evict(std::uint32_t entry, EvictionReason reason);
@@ -59,6 +56,8 @@ class Evictor {
   void keep_headroom(bool shrinking);
 
  private:
+  // Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
+  static constexpr std::uint64_t kBatch = 128;
   void evict_forgotten(std::uint32_t victim, EvictionReason reason);
 
   ObjectIndex& index_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at an agent at an interval, and keeps the newest figures for the screen.
+// The newest figures of an agent, for the screen: a thread asks the agent at an interval.
 // Threads: a thread of its own asks the agent, so that an agent that hangs does not stop the screen.
 //   All member functions belong to the thread of the owner.
 // Owns: the thread and the event.

@@ -108,18 +108,18 @@ std::string here_text(const Json::Value& here) {
   } else if (!flag_field(here, "here")) {
     out += fmt::format("; none has left in the last {}", ago_text(here, "departures_known_for_ms"));
   }
-  return out + '\n';
+  return out;
 }
 
 std::string holders_text(const Json::Value& where) {
-  if (where.isNull()) return "cluster     none: this namespace is of this host alone\n";
+  if (where.isNull()) return "cluster     none: this namespace is of this host alone";
   if (where.isMember("error")) {
-    return fmt::format("cluster     no answer: {}\n", text_field(field(where, "error"), "cause"));
+    return fmt::format("cluster     no answer: {}", text_field(field(where, "error"), "cause"));
   }
   if (!flag_field(where, "found")) {
     return flag_field(where, "recovering")
-               ? "cluster     no host holds the key, as far as the new master knows yet\n"
-               : "cluster     no host holds the key\n";
+               ? "cluster     no host holds the key, as far as the new master knows yet"
+               : "cluster     no host holds the key";
   }
   std::string holders;
   for (const Json::Value& holder : array_field(where, "holders")) {
@@ -127,7 +127,7 @@ std::string holders_text(const Json::Value& where) {
                (flag_field(holder, "self") ? " (this host)" : "");
   }
   const std::uint64_t parts = number_field(where, "parts");
-  return fmt::format("cluster     {} of {} replicas at {}{}; the master answered in {}\n",
+  return fmt::format("cluster     {} of {} replicas at {}{}; the master answered in {}",
                      array_field(where, "holders").size(), number_field(where, "replicas_wanted"),
                      holders, parts == 0 ? "" : fmt::format(", in {} parts", parts),
                      format_duration_ns(static_cast<double>(number_field(where, "took_ns"))));
@@ -142,7 +142,7 @@ std::string get_text(const Json::Value& get) {
   } else {
     const std::string miss = text_field(get, "miss");
     out = fmt::format("a get       {} after {}: {}{}\n", text_field(get, "status"), took,
-                      text_field(get, "cause"), miss.empty() ? "" : " (miss: " + miss + ")");
+                      printable(text_field(get, "cause")), miss.empty() ? "" : " (miss: " + miss + ")");
   }
   for (const auto& [stage, text] : kTracedStages) {
     const Json::Value& took_ns = field(field(get, "stages"), std::string(stage) + "_ns");
@@ -193,7 +193,7 @@ void run_trace(Context& context, const TraceOptions& options) {
   if (context.json) {
     print_json(document);
   } else {
-    fmt::print("key         {}\n{}{}{}", escape_key(*key), printable(here_text(*here)),
+    fmt::print("key         {}\n{}\n{}\n{}", escape_key(*key), printable(here_text(*here)),
                printable(holders_text(document["cluster"])), get_text(document["get"]));
   }
   const std::string status = text_field(document["get"], "status");

@@ -22,7 +22,7 @@ TEST(Departures, TellTheLatestReasonAndTimeOfAKey) {
   EXPECT_EQ(departures.find(3)->reason, "dropped because its bytes were damaged");
   EXPECT_TRUE(departures.find(4)->reason.starts_with("dropped by order of the cluster"));
   EXPECT_FALSE(departures.find(5));
-  EXPECT_FALSE(departures.complete_since_ns());
+  EXPECT_EQ(departures.complete_since_ns(), 5u);
 }
 
 TEST(Departures, KeepTheLatestAndTellSinceWhen) {
