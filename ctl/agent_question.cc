@@ -32,7 +32,8 @@ void announce_wait(Context& context) {
 std::optional<Json::Value> ask_agent(Context& context, const std::string& verb,
                                      const Json::Value& request) {
   announce_wait(context);
-  auto answer = client::admin_call(socket_path(context), request, timeout_ns(context));
+  auto answer =
+      client::admin_call(socket_path(context), request, timeout_ns(context), client::Absent::kWait);
   if (answer) return std::move(*answer);
   report_status(context, verb, answer.error().code(), answer.error().text());
   return std::nullopt;

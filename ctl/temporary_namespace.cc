@@ -42,7 +42,8 @@ Result<TemporaryNamespace> TemporaryNamespace::create(const std::string& agent_s
   request["clustered"] = plan.clustered;
   // Other hosts use a namespace of a cluster without a session here.
   if (!plan.clustered) request["drop_unused_s"] = kDropUnusedSeconds;
-  const Result<Json::Value> answer = client::admin_call(agent_socket, request, timeout_ns);
+  const Result<Json::Value> answer =
+      client::admin_call(agent_socket, request, timeout_ns, client::Absent::kWait);
   if (!answer) return fail(answer.error());
   return TemporaryNamespace(agent_socket, plan.name, timeout_ns);
 }

@@ -73,8 +73,9 @@ void run_cluster_status(Context& context) {
   const Json::Value& agent = field(*answer, "agent");
   const Json::Value& counters = field(agent, "counters");
   const Json::Value& misses = field(agent, "misses");
-  fmt::print("node {}, {} members, {}\n", text_field(agent, "node"), number_field(agent, "members"),
-             who_knows(agent));
+  const std::uint64_t members = number_field(agent, "members");
+  fmt::print("node {}, {} member{}, {}\n", text_field(agent, "node"), members,
+             members == 1 ? "" : "s", who_knows(agent));
   fmt::print("fetched {} objects, {}; lent {}, kept {}; served {} to others\n",
              format_count(number_field(counters, "read_objects")),
              format_bytes(number_field(counters, "read_bytes")),

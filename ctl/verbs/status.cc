@@ -48,8 +48,9 @@ Json::Value show_status(Context& context, const Json::Value& previous, double el
   constexpr std::uint64_t kLongestWaitNs = 1000000000u;
   Json::Value request;
   request["verb"] = "status";
-  auto answer = client::admin_call(socket_path(context), request,
-                                   std::min(timeout_ns(context), kLongestWaitNs));
+  auto answer =
+      client::admin_call(socket_path(context), request,
+                         std::min(timeout_ns(context), kLongestWaitNs), client::Absent::kWait);
   const bool redraw = watching && !context.json && isatty(STDOUT_FILENO) == 1;
   if (redraw) fmt::print("\x1b[H\x1b[2J");
   if (!answer) {

@@ -142,7 +142,8 @@ std::string get_text(const Json::Value& get) {
   } else {
     const std::string miss = text_field(get, "miss");
     out = fmt::format("a get       {} after {}: {}{}\n", text_field(get, "status"), took,
-                      printable(text_field(get, "cause")), miss.empty() ? "" : " (miss: " + miss + ")");
+                      printable(text_field(get, "cause")),
+                      miss.empty() ? "" : " (miss: " + miss + ")");
   }
   for (const auto& [stage, text] : kTracedStages) {
     const Json::Value& took_ns = field(field(get, "stages"), std::string(stage) + "_ns");

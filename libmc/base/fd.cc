@@ -149,6 +149,12 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   return address;
 }
 
+bool admits_owner_alone(const std::string& path) {
+  constexpr mode_t kOthersMayConnect = 0022;
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && (facts.st_mode & kOthersMayConnect) == 0;
+}
+
 Result<Fd> seqpacket_socket() {
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(MC_NO_MEMORY, errno_text("create a socket", errno));
@@ -173,7 +179,12 @@ Result<Fd> connect_unix(const std::string& path, std::uint64_t timeout_ns) {
     const int error = errno;
     if (error == EACCES || error == EPERM) {
       return fail(MC_PERMISSION_DENIED,
-                  "no right to connect to " + path + "; join the group that owns the socket");
+                  "no right to connect to " + path + "; " +
+                      (admits_owner_alone(path) ? "set socket_mode (of mc-agent.socket: "
+                                                  "SocketMode) to 0660, and list the user in "
+                                                  "allow_uids"
+                                                : "join the group that owns the socket, and log "
+                                                  "in again"));
     }
     if (now_ns() >= deadline_ns ||
         (error != ENOENT && error != ECONNREFUSED && error != EAGAIN && error != EINTR)) {

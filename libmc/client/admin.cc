@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -26,7 +27,10 @@ std::string default_agent_socket() {
   struct stat status {};
   const std::string system = "/run/mc/agent.sock";
   if (::stat(system.c_str(), &status) == 0) return system;
-  return "/dev/shm/mc-" + std::to_string(::geteuid()) + "/agent.sock";
+  const bool closed = errno == EACCES;
+  std::string own = "/dev/shm/mc-" + std::to_string(::geteuid()) + "/agent.sock";
+  // The error about the closed directory names the remedy.
+  return closed && ::stat(own.c_str(), &status) != 0 ? system : own;
 }
 
 namespace {
@@ -82,9 +86,12 @@ Result<std::string> exchange(const Fd& socket, std::string_view text, std::uint6
 }  // namespace
 
 Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value& request,
-                               std::uint64_t timeout_ns) {
-  auto socket = connect_unix(socket_path, 0);
+                               std::uint64_t timeout_ns, Absent absent) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  auto socket = connect_unix(socket_path, absent == Absent::kWait ? timeout_ns : 0);
   if (!socket) return fail(socket.error());
+  const std::uint64_t now = now_ns();
+  timeout_ns = deadline_ns > now ? deadline_ns - now : 0;
   Json::StreamWriterBuilder writer;
   writer["indentation"] = "";
   auto answer = exchange(*socket, Json::writeString(writer, request), timeout_ns);

@@ -86,11 +86,15 @@
 namespace mc::client {
 
 // The socket path of mc_open() with agent = null: $MC_AGENT, else the first existing path of
-// /run/mc/agent.sock and /dev/shm/mc-UID/agent.sock, else the latter.
+// /run/mc/agent.sock and /dev/shm/mc-UID/agent.sock. If neither exists: the former if this user has no
+// right to look into /run/mc, else the latter.
 std::string default_agent_socket();
 
+// absent: whether the call waits for an agent that does not run yet, within the same timeout.
+enum class Absent { kFail, kWait };
 Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value& request,
-                               std::uint64_t timeout_ns = MC_DEFAULT_TIMEOUT_NS);
+                               std::uint64_t timeout_ns = MC_DEFAULT_TIMEOUT_NS,
+                               Absent absent = Absent::kFail);
 // The same with texts, on a connection without other traffic. Errors: also those in the agent's
 // answer.
 Result<std::string> admin_exchange(const Fd& connection, std::string_view request,

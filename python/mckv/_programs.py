@@ -16,7 +16,9 @@ def program(name: str) -> str:
         path = folder / name
         if os.access(path, os.X_OK):
             return str(path)
-    raise FileNotFoundError(f"{name} is not part of this installation of mckv ({_STAGED})")
+    raise FileNotFoundError(
+        f"{name} is not part of this installation of mckv ({_STAGED}); install the package {name}"
+    )
 
 
 def _become(name: str) -> NoReturn:

@@ -66,7 +66,8 @@ if(MC_PYTHON)
   set(python ${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
   math(EXPR next "${Python_VERSION_MINOR} + 1")
   mc_package(python3-mckv python "Python package" "Clients, a proxy, and connectors of vLLM, SGLang and LMCache."
-    "python3 (>= ${python})" "python3 (<< ${Python_VERSION_MAJOR}.${next})" "libmc0 ${same}" mc-agent mc-master mcctl)
+    "python3 (>= ${python})" "python3 (<< ${Python_VERSION_MAJOR}.${next})" "libmc0 ${same}" mc-agent mcctl)
+  set(CPACK_DEBIAN_PYTHON3-MCKV_PACKAGE_SUGGESTS mc-master)
 endif()
 # Libraries that the agent opens where the host has such devices.
 set(CPACK_DEBIAN_MC-AGENT_PACKAGE_SUGGESTS "libibverbs1, ibverbs-providers, libfabric1")

@@ -77,18 +77,24 @@ def test_a_journal_that_hangs_stops_no_client(agent):
 
 
 @pytest.mark.parametrize(
-    ("group", "listed", "admitted"),
-    [("mc", True, True), ("mc", False, False), ("nogroup", True, False)],
+    ("group", "mode", "listed", "remedy"),
+    [
+        ("mc", "0660", True, None),
+        ("mc", "0660", False, "allow_uids"),
+        ("mc", "0600", True, "socket_mode"),
+        ("nogroup", "0660", True, "join the group"),
+    ],
 )
-def test_only_listed_users_of_the_group_are_admitted(agent, group, listed, admitted):
+def test_only_listed_users_of_the_group_are_admitted(agent, group, mode, listed, remedy):
     user = pwd.getpwnam("games")
-    agent.configure(f'socket_mode = "0660"\nallow_uids = [{user.pw_uid if listed else 4711}]\n')
+    agent.configure(f'socket_mode = "{mode}"\nallow_uids = [{user.pw_uid if listed else 4711}]\n')
     agent.do("start")
     done = subprocess.run(
         ["mcctl", "put", "key", "/etc/hostname"], user=user.pw_uid, group=group, extra_groups=[],
         capture_output=True, text=True, timeout=WATCHDOG_S, check=False,
     )  # fmt: skip
-    assert (done.returncode == 0) == admitted, done.stdout + done.stderr
+    assert (done.returncode == 0) == (remedy is None), done.stdout + done.stderr
+    assert remedy is None or remedy in done.stderr
 
 
 def test_a_killed_agent_is_back_with_all_objects_and_views_stay_intact(serving):

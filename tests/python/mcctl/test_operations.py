@@ -67,6 +67,26 @@ def kill_and_start(agent):
     agent.start()
 
 
+# ---- the wait for the agent
+
+
+def test_a_verb_waits_for_an_agent_that_restarts(make_agent):
+    agent = make_agent(pool_bytes="16MiB")
+    agent.end(signal.SIGKILL)
+    asked = subprocess.Popen(
+        [mckv.program("mcctl"), "--agent", agent.socket, "--timeout-ms", f"{WATCHDOG_S * 1000:.0f}",
+         "segment", "list"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        agent.start()
+        listed, error = asked.communicate(timeout=WATCHDOG_S)
+    finally:
+        asked.kill()
+    assert asked.returncode == 0, error
+    assert "TARGET" in listed
+
+
 # ---- segment resize
 
 
@@ -295,7 +315,9 @@ def test_trace_tells_why_an_object_is_gone(make_agent):
         (told,) = documents(done.stdout)
         assert told["here"]["departure"]["reason"] == reason
         assert told["get"]["status"] == "MC_NOT_FOUND"
-        assert f"one was {reason}" in mcctl("trace", key, agent=agent.socket).stdout
+        lines = mcctl("trace", key, agent=agent.socket).stdout.splitlines()
+        assert f"one was {reason}" in lines[1]
+        assert [line.split()[0] for line in lines] == ["key", "this", "cluster", "a"]
     never = mcctl("trace", "never", agent=agent.socket)
     assert never.returncode == 3 and "none has left in the last" in never.stdout
 
