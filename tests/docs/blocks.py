@@ -7,7 +7,7 @@ import subprocess
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HOST = re.compile(r"# on (\d+\.\d+\.\d+\.\d+)\b")
+HOST = re.compile(r"# on (\d+\.\d+\.\d+\.\d+(?:, \d+\.\d+\.\d+\.\d+)*)\b")
 # The first word of a line that a reader would type.
 PROGRAM = re.compile(
     r"(?:\$ |sudo |\w+=\S+ )*(?:(?:\./|ctl/|tests/|build/|\.ci/|systemd/|python/)[\w./-]+"
@@ -31,14 +31,21 @@ class Block(typing.NamedTuple):
         """[(address, script)]: the commands of each host; first those above all `# on ADDRESS`."""
         parts = {"": []}
         for _, address, command in self.commands():
-            parts.setdefault(address, []).append(command + "\n")
+            for one in address.split() or [""]:
+                parts.setdefault(one, []).append(command + "\n")
         return [(address, "".join(commands)) for address, commands in parts.items()]
+
+    def addresses(self):
+        """The addresses of the hosts that the block names, in this order."""
+        named = (address for _, address, _ in self.commands())
+        return list(dict.fromkeys(one for address in named for one in address.split()))
 
     def commands(self):
         """(line number, address, command): a command has one line, or the lines up to its end.
 
-        The comment `# on ADDRESS` names the host of the lines below; above, the address is "". A
-        block of another language is a single command, which compiles or runs the block.
+        The comment `# on ADDRESS` names the host of the lines below; above, the address is "".
+        `# on ADDRESS, ADDRESS` names several, which `address` has with a space between. A block of
+        another language is a single command, which compiles or runs the block.
         """
         if self.language != "sh":
             yield self.line, "", self.script
@@ -46,7 +53,7 @@ class Block(typing.NamedTuple):
         address, command, first = "", "", 0
         for number, line in enumerate(self.script.splitlines(), self.line):
             if found := HOST.match(line):
-                address = found[1]
+                address = found[1].replace(",", "")
             if not command and (not line.strip() or line.startswith("#")):
                 continue
             first = number if not command else first
