@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from pool_agent import HERE, ROOT, Failed, wait_until
+from services import RUNUSER
 from vllm_engine import START_LIMIT_S
 
 sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/python")]
@@ -56,6 +57,7 @@ def wrappers(options, folder):
         ("pip", "echo not run: pip"),
     ):
         write_script(folder / name, f'#!/bin/sh\nexec {line} "$@"\n')
+    write_script(folder / "runuser", RUNUSER)
     return f"{folder}:{options.agent_bin}:{os.environ['PATH']}"
 
 
@@ -113,11 +115,15 @@ class Deployment:
     def status(self, host, master=MASTER):
         """What `mcctl status` says. The page names the agent by the master, or not at all."""
         agent = f"MC_AGENT=$(mcctl join {master}) " if master else ""
-        done = subprocess.run(host.command("bash", "-ec", agent + "mcctl --json status"),
+        return json.loads(self.output(host, agent + "mcctl --json status"))
+
+    def output(self, host, script):
+        """Runs lines on the host, and returns their output."""
+        done = subprocess.run(host.command("bash", "-ec", script),
                               env=self._environment, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Failed(f"mcctl on {host.name}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+            raise Failed(f"{host.name}: {script.strip()}: {done.stderr.strip()}")
+        return done.stdout
 
     def wait_for_objects(self, host, count, master=MASTER):
         """Waits until the host's pool holds so many objects. Returns the number of objects."""
@@ -126,3 +132,16 @@ class Deployment:
 
         wait_until(lambda: held() >= count, SAVE_LIMIT_S)
         return held()
+
+    def wait_for_blocks_of(self, holder, host):
+        """Until the host finds all blocks that MckvConnector keeps on the holder, and no block is
+        added between two looks."""
+        blocks, looks = "mcctl ls --prefix vllm/ --keys", [set()]
+
+        def found():
+            looks.append(set(self.output(holder, f"{blocks} --local").split()))
+            here = set(self.output(host, blocks).split())
+            return looks[-1] == looks[-2] and looks[-1] and looks[-1] <= here
+
+        if not wait_until(found, SAVE_LIMIT_S):
+            raise Failed(f"{host.name} does not find the blocks of {holder.name}")
