@@ -46,7 +46,7 @@ class AgentWatch {
   const std::string socket_path_;
   const std::uint64_t timeout_ns_;
   const Fd event_;
-  // Of the thread: the last look, and the number of looks at the same agent.
+  // The thread alone uses the last look and the number of looks at the same agent.
   std::optional<AgentLook> before_;
   Clock::time_point before_at_{};
   std::uint64_t look_count_ = 0;

@@ -129,7 +129,7 @@ TEST(CtlTopSample, AHistogramOfManyBucketsIsCut) {
   Json::Value& counts = now.status["requests"]["put"]["waited"]["counts"];
   for (int i = 0; i < 1000; ++i) counts.append(u64(1u << 20));
   const Json::Value sample = sample_of(look_after(1), now, 1);
-  // Of forty buckets, 26 to 39 have the most counts.
+  // The buckets 26 to 39 have the most counts.
   EXPECT_EQ(sample["latencies"]["put"]["p50_below_ns"].asUInt64(), std::uint64_t{1000} << 32);
   EXPECT_TRUE(sample["latencies"]["put"]["p99_below_ns"].isNull());
 }

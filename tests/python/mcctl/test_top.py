@@ -85,6 +85,14 @@ class Terminal:
             assert time.monotonic() < deadline, f"no {pattern!r} on the screen:\n{text}"
             self.read()
 
+    def shows_after(self, action, pattern):
+        """Repeats the action until the screen has the pattern."""
+        deadline = time.monotonic() + WATCHDOG_S
+        while not re.search(pattern, "\n".join(self.rows())):
+            assert time.monotonic() < deadline, f"no {pattern!r} on the screen"
+            action()
+            self.read(0.01)
+
     def hides(self, pattern):
         """Waits until the screen lacks the pattern."""
         deadline = time.monotonic() + WATCHDOG_S
@@ -135,11 +143,7 @@ def test_a_terminal_is_filled_with_figures_and_restored(make_agent):
         screen.shows(r"^default  \[[#.]+\] +0%  .* of 128 MiB")
         screen.shows(r"^q quit  h help")
         # Reads that ask no agent are counted.
-        deadline = time.monotonic() + WATCHDOG_S
-        while not re.search(r"gets [1-9][\d,]*/s.*hit ratio 100\.0%", "\n".join(screen.rows())):
-            assert time.monotonic() < deadline, "no gets on the screen"
-            client.get("k")
-            screen.read(0.01)
+        screen.shows_after(lambda: client.get("k"), r"gets [1-9][\d,]*/s.*hit ratio 100\.0%")
         screen.press("\t")
         screen.shows(r"^ *\d+  engine 7  default ")
         screen.press("h")
@@ -298,11 +302,7 @@ def test_a_cluster_shows_its_master_and_rails(hosts_of_module):
         with top(there, "--sort", "peer", LC_ALL="C") as screen:
             screen.shows(r"the master knows this agent +members 2, lost 0")
             screen.shows(r"^127\.0\.0\.1:\d+ +tcp +\w.* up ")
-            deadline = time.monotonic() + WATCHDOG_S
-            while not re.search(r"remote gets [1-9]", "\n".join(screen.rows())):
-                assert time.monotonic() < deadline, "no remote gets on the screen"
-                two.get("remote")
-                screen.read(0.01)
+            screen.shows_after(lambda: two.get("remote"), r"remote gets [1-9]")
             screen.press("q")
             assert screen.ends() == 0
 
