@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The services of a cluster on hosts of tests/python/hosts.py, as the units of systemd/ run them.
 
-mc-master on the first host and mc-agent on each host run as the user mc, with the configuration of
-systemd/cluster.md. The user `engine` belongs to the group mc, and allow_uids has its id.
+mc-master on the first host and mc-agent on each host run as the user mc. Their configuration is the
+one that systemd/cluster.md prints, with a smaller pool. The user `engine` belongs to the group mc,
+and allow_uids has its id.
 """
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 from pool_agent import Failed, wait_until
 
 ENGINE = "engine"
 USER_IDS = {"mc": 999, ENGINE: 2000}
-MASTER_PORT, PEER_PORT, LIMIT_S = 7400, 7401, 30
+PEER_PORT, LIMIT_S = 7401, 30
+FLAGS = re.DOTALL | re.MULTILINE
 # The users and the folder /run of the host alone.
 USERS = """for file in passwd group; do grep -vE '^(mc|engine):' /etc/$file >/dev/shm/$file; done
 printf '%s\\n' "mc:x:$1:$1::/:/bin/false" "engine:x:$2:$2::/run/engine:/bin/sh" >>/dev/shm/passwd
@@ -31,16 +34,18 @@ shift 3
 exec setpriv --reuid=$user --regid=$user --init-groups --inh-caps=+dac_read_search \\
   --ambient-caps=+dac_read_search env HOME=$home USER=$user LOGNAME=$user TMPDIR=$home "$@"
 """
-MASTER = """listen = "{master}"
-cluster_key_file = "{key}"
-"""
-AGENT = """pool_bytes = "256MiB"
-socket_mode = "0660"
-allow_uids = [{uid}]
-masters = "{master}"
-listen = "{address}:{port}"
-cluster_key_file = "{key}"
-"""
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "systemd/cluster.md"
+
+
+def printed_configuration(name, **changes):
+    """The file /etc/mc/NAME.toml of the page. changes: new values of options."""
+    block = rf"^cat > /etc/mc/{name}.toml <<'TOML'\n(.*?)^TOML$"
+    text = re.search(block, PAGE.read_text(), FLAGS)[1]
+    for option, value in changes.items():
+        text, count = re.subn(rf"^{option} = [^\n]*$", f'{option} = "{value}"', text, flags=FLAGS)
+        if count != 1:
+            raise Failed(f"{PAGE.name} prints {option} {count} times in {name}.toml")
+    return text
 
 
 class Services:
@@ -50,25 +55,18 @@ class Services:
         self._folder, self._environment = pathlib.Path(folder), environment
         self._folder.mkdir()
         key = self._write("cluster.key", os.urandom(32).hex() + "\n")
-        master = f"{hosts[0].address}:{MASTER_PORT}"
         for host in hosts:
             host.run("sh", "-ec", USERS, "sh", *map(str, USER_IDS.values()))
         # Engines of root have filled vLLM's cache, which saves seconds at each start.
         cache = environment["VLLM_CACHE_ROOT"]
         subprocess.run(["chown", "-R", str(USER_IDS[ENGINE]), cache], check=True)
-        self._start(hosts[0], "mc-master", MASTER.format(master=master, key=key))
+        self._start(hosts[0], "mc-master", printed_configuration("master", cluster_key_file=key))
         for host in hosts:
-            self._start(
-                host,
-                "mc-agent",
-                AGENT.format(
-                    uid=USER_IDS[ENGINE],
-                    master=master,
-                    address=host.address,
-                    port=PEER_PORT,
-                    key=key,
-                ),
+            listen = f"{host.address}:{PEER_PORT}"
+            text = printed_configuration(
+                "agent", listen=listen, cluster_key_file=key, pool_bytes="256MiB"
             )
+            self._start(host, "mc-agent", text)
         for host in hosts:
             if not wait_until(lambda: self._members(host) == len(hosts), LIMIT_S):  # noqa: B023
                 raise Failed(f"the agents do not form a cluster; see {folder}")

@@ -3,9 +3,12 @@
 
 import contextlib
 import ctypes
+import os
 import pathlib
+import select
 import subprocess
 
+END_LIMIT_S = 60
 # Prints "ready" when the host is ready. The names of the hosts need no DNS server. This process
 # ends with the test, which holds its standard input.
 START = """mount -t tmpfs -o size=$1,mode=1777 tmpfs /dev/shm
@@ -52,6 +55,7 @@ class Host:
         if self._first.stdout.readline() != "ready\n":
             raise RuntimeError(f"no namespaces for host {name} can be made here")
         self.pid = child_of(self._first)
+        self._end = os.fdopen(os.pidfd_open(self.pid), "rb", buffering=0)
 
     def command(self, *words):
         """The command line that runs these words on the host, in the caller's directory.
@@ -83,6 +87,13 @@ class Host:
     def end(self):
         self._first.kill()
         self._first.communicate()
+        if self._end.closed:
+            return
+        # The first process closes its files before the kernel ends the others, and counts as ended
+        # when these have ended.
+        with self._end:
+            if not select.select([self._end], [], [], END_LIMIT_S)[0]:
+                raise RuntimeError(f"the processes of host {self.name} do not end")
 
 
 @contextlib.contextmanager

@@ -265,6 +265,23 @@ def test_without_a_key_the_processes_of_the_masters_host_share_a_pool(hosts, key
         assert a.put(key, b"v") == 0 and b.get(key) == b"v"
 
 
+def test_a_host_ends_with_all_its_processes():
+    """A process that outlives its host would still serve the test's next request."""
+    with connected_hosts("10.78.0.1") as (host,):
+        held = [
+            subprocess.Popen(
+                host.command("sh", "-c", "echo ready; exec sleep 1000"), stdout=subprocess.PIPE
+            )
+            for _ in range(8)
+        ]
+        assert {process.stdout.readline() for process in held} == {b"ready\n"}
+        pids = [child_of(process) for process in held]
+        host.end()
+        assert not [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+        for process in held:
+            process.communicate()
+
+
 def test_containers_of_a_host_may_share_the_runtime_directory(tmp_path, hosts, key):
     """Containers have separate namespaces; the agent runs in those of the first container."""
     with contextlib.ExitStack() as stack:
