@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
@@ -121,6 +122,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
   succeeds_ = !kept.empty();
   MC_FAILPOINT("restart.took_descriptors");
   if (Status status = open_node(kept); !status.ok()) return status;
+  if (Status status = open_tier(); !status.ok()) return status;
   if (Status status = join_cluster(open_cluster); !status.ok()) return status;
   build_parts(started_ns);
   if (Status status = take_over(kept, started_ns); !status.ok()) return status;
@@ -142,6 +144,32 @@ Status Agent::open_node(KeptDescriptors& kept) {
   node_ = std::make_unique<NodeState>(std::move(*node));
   kept_->keep("node", node_->file().fd());
   return {};
+}
+
+Status Agent::open_tier() {
+  if (options_.tier_paths.empty()) return {};
+  tier::Tier::Plan plan{.paths = split_list(options_.tier_paths),
+                        .bytes_of_each = options_.tier_bytes};
+  if (::getrandom(&plan.random, sizeof plan.random, 0) < 0) {
+    return {MC_INTERNAL, "getrandom() failed; the kernel gives no random numbers"};
+  }
+  tier_ = std::make_unique<tier::Tier>(plan);
+  for (const int fd : tier_->wait_fds()) {
+    if (Status status = events_.watch(fd, [this] { loop_->on_tier_event(); }); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+void Agent::report_disks() {
+  for (const tier::DiskReport& disk : tier_->take_changes()) {
+    const std::string& cause = disk.text.empty() ? disk.emptied : disk.text;
+    spdlog::log(
+        cause.empty() ? spdlog::level::info : spdlog::level::warn,
+        "event=tier_disk disk=\"{}\" state={}{}", disk.name, tier::name_of(disk.state),
+        cause.empty() ? "" : (disk.text.empty() ? " emptied=\"" : " cause=\"") + cause + '"');
+  }
 }
 
 Status Agent::join_cluster(const OpenCluster& open_cluster) {
@@ -172,13 +200,13 @@ void Agent::build_parts(std::uint64_t started_ns) {
       [this] { server_.retry_waiting(now_ns()); });
   admin_ = std::make_unique<Admin>(
       Admin::Parts{loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, recent_events_,
-                   cluster_.get(), started_ns,
+                   cluster_.get(), tier_.get(), started_ns,
                    [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
   control_ = std::make_unique<Control>(options_, embedded_, *admin_, *namespaces_, *sessions_,
                                        server_, events_, wake_.get());
   loop_ = std::make_unique<AgentLoop>(
       AgentLoop::Parts{options_, events_, server_, *sessions_, *namespaces_, *control_,
-                       cluster_.get(), loop_times_},
+                       cluster_.get(), tier_.get(), loop_times_},
       [this](std::uint64_t now) { every_tick(now); });
 }
 
@@ -224,6 +252,7 @@ void Agent::on_wake() {
 
 void Agent::every_tick(std::uint64_t now) {
   watch_descriptor_store();
+  if (tier_) report_disks();
   sessions_->end_left(now);
   namespaces_->drop_unused(now, [&](const Tenant& tenant) { return sessions_->any_of(tenant); });
   end_if_idle(now);

@@ -30,6 +30,7 @@
 #include "agent/server/server.h"
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
+#include "agent/tier/tier.h"
 
 namespace mc::agent {
 
@@ -66,6 +67,7 @@ class Agent {
   Status open_descriptor_store();
   Status start(const OpenCluster& open_cluster);
   Status open_node(KeptDescriptors& kept);
+  Status open_tier();
   Status join_cluster(const OpenCluster& open_cluster);
   void build_parts(std::uint64_t started_ns);
   Status take_over(KeptDescriptors& kept, std::uint64_t started_ns);
@@ -73,6 +75,7 @@ class Agent {
   void every_tick(std::uint64_t now_ns);
   void end_if_idle(std::uint64_t now_ns);
   void watch_descriptor_store();
+  void report_disks();
 
   const LoadedOptions loaded_;
   const Options& options_;
@@ -91,6 +94,7 @@ class Agent {
   EventLoop events_;
   LoopTimes loop_times_;
   std::unique_ptr<Namespaces> namespaces_;
+  std::unique_ptr<tier::Tier> tier_;  // null without tier_paths; destroyed before the pools
   std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Admin> admin_;

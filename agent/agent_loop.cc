@@ -22,8 +22,8 @@ constexpr unsigned kRoundsBetweenClocks = 16;
 constexpr unsigned kRoundsBetweenPolls = 4;
 constexpr std::uint64_t kEventsPeriodNs = 50000;
 constexpr std::uint64_t kYieldPeriodNs = 5000;
-// After a step of a shrink, clients have the loop for this many times as long as the step took.
-constexpr std::uint64_t kShrinkPause = 3;
+// After a step of a shrink or of the tier, clients have the loop for this many times as long as the step took.
+constexpr std::uint64_t kStepPause = 3;
 
 }  // namespace
 
@@ -111,6 +111,7 @@ void AgentLoop::on_cluster_event() {
     now = end_ns;
   }
   if (namespaces_.shrinks() && now >= next_shrink_ns_) now = shrink_some(now);
+  if (tier_ != nullptr && now >= next_tier_ns_) now = work_on_tier(now);
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
     next_idle_check_ns_ = now + ActiveChannels::kIdleNs;
@@ -127,7 +128,18 @@ std::uint64_t AgentLoop::shrink_some(std::uint64_t now) {
   namespaces_.shrink_some();
   const std::uint64_t end_ns = now_ns();
   times_.add(LoopTimes::Cause::kTick, end_ns - now);
-  next_shrink_ns_ = end_ns + kShrinkPause * (end_ns - now);
+  next_shrink_ns_ = end_ns + kStepPause * (end_ns - now);
+  return end_ns;
+}
+
+// One step of each disk's log. Returns the time.
+std::uint64_t AgentLoop::work_on_tier(std::uint64_t now) {
+  tier_->do_work(now);
+  const std::uint64_t end_ns = now_ns();
+  times_.add(LoopTimes::Cause::kTier, end_ns - now);
+  const std::uint64_t next = std::min(tier_->log().next_work_ns(), end_ns + kTickNs);
+  tier_pause_ns_ = end_ns + kStepPause * (end_ns - now);
+  next_tier_ns_ = std::max(next, tier_pause_ns_);
   return end_ns;
 }
 
@@ -171,6 +183,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_ != nullptr) until = std::min(until, cluster_->next_poll_ns());
   if (namespaces_.shrinks()) until = std::min(until, next_shrink_ns_);
+  if (tier_ != nullptr) until = std::min(until, next_tier_ns_);
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
   woken_ = true;

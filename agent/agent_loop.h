@@ -7,6 +7,7 @@
 // Trusts: its parts.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "agent/server/remote_request.h"
 #include "agent/server/server.h"
 #include "agent/sessions/sessions.h"
+#include "agent/tier/tier.h"
 #include "libmc/base/core_sharing.h"
 
 namespace mc::agent {
@@ -33,6 +35,7 @@ class AgentLoop {
     Namespaces& namespaces;
     Control& control;
     Cluster* cluster;  // null for an agent without a cluster
+    tier::Tier* tier;  // null for an agent without a tier
     LoopTimes& times;
   };
   // every_tick: further work of a tick, every 100 ms.
@@ -45,6 +48,7 @@ class AgentLoop {
         namespaces_(parts.namespaces),
         control_(parts.control),
         cluster_(parts.cluster),
+        tier_(parts.tier),
         times_(parts.times),
         every_tick_(std::move(every_tick)) {}
 
@@ -54,12 +58,15 @@ class AgentLoop {
   void stop() { stop_ = true; }
   // The cluster's descriptor is readable.
   void on_cluster_event();
+  // A disk of the tier has ended jobs.
+  void on_tier_event() { next_tier_ns_ = std::min(next_tier_ns_, tier_pause_ns_); }
 
  private:
   bool turn_to_cluster(std::uint64_t now_ns, bool served);
   bool poll_cluster(std::uint64_t now_ns);
   std::uint64_t do_periodic_work(std::uint64_t now_ns);
   std::uint64_t shrink_some(std::uint64_t now_ns);
+  std::uint64_t work_on_tier(std::uint64_t now_ns);
   void handle_events(int timeout_ms);
   bool spin(std::uint64_t now_ns);
   void publish_wakes();
@@ -74,6 +81,7 @@ class AgentLoop {
   Namespaces& namespaces_;
   Control& control_;
   Cluster* const cluster_;
+  tier::Tier* const tier_;
   LoopTimes& times_;
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;
@@ -84,6 +92,8 @@ class AgentLoop {
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_retry_ns_ = 0;
   std::uint64_t next_shrink_ns_ = 0;
+  std::uint64_t next_tier_ns_ = 0;
+  std::uint64_t tier_pause_ns_ = 0;  // until which clients have the loop
   std::uint64_t next_idle_check_ns_ = 0;
   std::uint64_t next_events_ns_ = 0;
   std::uint64_t next_yield_ns_ = 0;

@@ -203,8 +203,43 @@ Json::Value Admin::status() {
   value["sessions_open"] = u64(at_.sessions.all().size());
   value["session_reserved_bytes"] = u64(reserved_bytes);
   if (all_pins) value["session_pins"] = u64(pins);
+  if (at_.tier != nullptr) value["tier"] = tier();
   value["requests"] = requests();
   value["loop"] = loop();
+  return value;
+}
+
+Json::Value Admin::tier() const {
+  const tier::Log& log = at_.tier->log();
+  Json::Value value;
+  value["objects"] = u64(log.object_count());
+  value["memory_bytes"] = u64(log.memory_bytes());
+  value["recovering"] = log.recovering();
+  value["disks"] = Json::Value(Json::arrayValue);
+  for (const auto& [disk, engine, cache] : at_.tier->report()) {
+    Json::Value row;
+    row["path"] = disk.name;
+    row["state"] = std::string(tier::name_of(disk.state));
+    row["serving"] = disk.state == tier::DiskState::kServing;
+    if (!disk.text.empty()) row["problem"] = disk.text;
+    if (!disk.emptied.empty()) row["emptied"] = disk.emptied;
+    if (!engine.empty()) row["io"] = engine + ", " + cache;
+    row["bytes"] = u64(disk.bytes);
+    row["live_bytes"] = u64(disk.live_bytes);
+    row["segments"] = disk.segments;
+    row["free_segments"] = disk.free_segments;
+    row["puts"] = u64(disk.log.puts);
+    row["put_bytes"] = u64(disk.log.new_bytes);
+    row["written_bytes"] = u64(disk.log.written_bytes);
+    row["copied_bytes"] = u64(disk.cleaner.copied_bytes);
+    row["reads"] = u64(disk.log.reads);
+    row["removals"] = u64(disk.log.removals);
+    row["dropped"] = u64(disk.cleaner.dropped);
+    row["damaged"] = u64(disk.log.damaged + disk.cleaner.damaged);
+    row["failed"] = u64(disk.log.failed + disk.cleaner.failed);
+    row["recovered"] = u64(disk.recovery.objects);
+    value["disks"].append(row);
+  }
   return value;
 }
 

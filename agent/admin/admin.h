@@ -18,6 +18,7 @@
 #include "agent/server/server.h"
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
+#include "agent/tier/tier.h"
 #include "libmc/log/recent_events.h"
 
 namespace mc::agent {
@@ -33,6 +34,7 @@ class Admin {
     const LoopTimes& loop_times;
     const log::RecentEvents* recent_events;  // null for an agent without a log of its own
     Cluster* cluster;                        // null for an agent without a cluster
+    const tier::Tier* tier;                  // null for an agent without a tier
     std::uint64_t started_ns;                // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
   };
@@ -48,6 +50,7 @@ class Admin {
   std::string answer_now(std::string_view verb, const Json::Value& request,
                          const PeerCredentials& peer);
   Json::Value status();
+  Json::Value tier() const;
   Json::Value requests();
   Json::Value loop();
   Json::Value tenant_status(const Tenant& tenant);

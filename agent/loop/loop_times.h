@@ -19,8 +19,10 @@ struct LoopTimes {
     kPeers,     // up to 16 rounds with messages of peers and masters alone
     kTick,      // the work of each 100 ms, for example the end of pins; and a step of a shrink
     kEvents,    // handlers of descriptors
+    kTier,      // a step of the log of each disk
   };
-  static constexpr std::array<const char*, 4> kNames = {"requests", "peers", "tick", "events"};
+  static constexpr std::array<const char*, 5> kNames = {"requests", "peers", "tick", "events",
+                                                        "tier"};
 
   std::array<DurationCounts, kNames.size()> durations{};
   std::array<std::uint64_t, kNames.size()> longest_ns{};

@@ -166,6 +166,33 @@ constexpr MetricRow kClusterRows[] = {
     {"stripes.moved_bytes", kCounter, "mc_moved_bytes_total", "Bytes of these parts"},
 };
 
+constexpr MetricRow kTierRows[] = {
+    {"objects", kGauge, "mc_tier_objects", "Objects on the disks of the tier"},
+    {"memory_bytes", kGauge, "mc_tier_memory_bytes", "Memory for the index of the tier"},
+    {"recovering", kGauge, "mc_tier_recovering", "1: the disks are being read after a start"},
+};
+
+// One sample for each disk, with the label `disk`.
+constexpr MetricRow kDiskRows[] = {
+    {"serving", kGauge, "mc_tier_disk_serving",
+     "1: the disk serves; 0: the disk is refused, has failed, or is being read"},
+    {"bytes", kGauge, "mc_tier_disk_bytes", "Size of the disk in the tier"},
+    {"live_bytes", kGauge, "mc_tier_live_bytes", "Bytes of records that are not outdated"},
+    {"free_segments", kGauge, "mc_tier_free_segments", "Segments without records"},
+    {"puts", kCounter, "mc_tier_puts_total", "Objects written"},
+    {"put_bytes", kCounter, "mc_tier_put_bytes_total", "Bytes of these objects"},
+    {"written_bytes", kCounter, "mc_tier_written_bytes_total",
+     "Bytes written to the disk, with headers and copies"},
+    {"copied_bytes", kCounter, "mc_tier_copied_bytes_total",
+     "Of these, records that the cleaner has copied"},
+    {"reads", kCounter, "mc_tier_reads_total", "Objects read"},
+    {"removals", kCounter, "mc_tier_removals_total", "Removals written"},
+    {"dropped", kCounter, "mc_tier_dropped_objects_total", "Objects that left to make room"},
+    {"damaged", kCounter, "mc_tier_damaged_objects_total",
+     "Reads that found other bytes than those written"},
+    {"failed", kCounter, "mc_tier_failed_reads_total", "Reads that the disk refused"},
+};
+
 constexpr const char* kRequestsName = "mc_requests_total";
 constexpr const char* kRequestsHelp =
     "Requests of clients that have ended, by operation and status";
@@ -356,6 +383,15 @@ std::string metrics_text(const Json::Value& status) {
     const Scope scope[] = {{*cluster, {}}};
     add_rows(out, kClusterRows, scope);
   }
+  if (const Json::Value* const tier = member(status, "tier")) {
+    const Scope scope[] = {{*tier, {}}};
+    add_rows(out, kTierRows, scope);
+    std::vector<Scope> disks;
+    if (const Json::Value* const all = member(*tier, "disks"); all != nullptr && all->isArray()) {
+      for (const Json::Value& each : *all) disks.push_back({each, {{"disk", text(each, "path")}}});
+    }
+    add_rows(out, kDiskRows, disks);
+  }
   return out.text();
 }
 
@@ -371,6 +407,8 @@ std::string metrics_table() {
   describe(out, kLongestName, kGauge, "`cause`", kLongestHelp);
   describe(out, kNamespaceRows, "`namespace`");
   describe(out, kClusterRows, "");
+  describe(out, kTierRows, "");
+  describe(out, kDiskRows, "`disk`");
   return out;
 }
 

@@ -19,6 +19,7 @@ constexpr std::uint32_t kMaxAckTimeout = 22;  // 17 s
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
 constexpr std::uint64_t kLeastStripe = 1 << 20;
+constexpr std::uint64_t kLeastTier = 64 << 20;
 
 template <auto kMember>
 OptionRow<Options> row(std::string_view name, ValueDomain domain, std::string_view help) {
@@ -125,6 +126,12 @@ std::vector<OptionRow<Options>> make_host_rows() {
       row<&O::http_token_file>(
           "http_token_file", path(kMaxKeyPathBytes),
           "file with the token of metrics_listen; empty: MC_HTTP_TOKEN_FILE, else the token in ADMIN_API_KEY, else a token that follows from the cluster's key"),
+      row<&O::tier_paths>(
+          "tier_paths", text(kMaxUrlBytes),
+          "comma-separated files, directories or block devices for objects that leave DRAM; empty: no tier on disks"),
+      row<&O::tier_bytes>(
+          "tier_bytes", size(kLeastTier, kMaxAnyPoolBytes, true),
+          "bytes that the tier takes on each of tier_paths; 0: the present size of the file or device"),
   };
 }
 

@@ -59,6 +59,9 @@ struct Options {
   std::string log_level = "info";
   std::string metrics_listen = "127.0.0.1:9464";  // host:port, or kNoPort
   std::string http_token_file;                    // for metrics_listen beyond loopback
+  // The tier on local disks.
+  std::string tier_paths;        // comma-separated; empty: none
+  std::uint64_t tier_bytes = 0;  // of each path; 0: the present size
   // The cluster. Without cluster_store, masters and master_listen the agent is alone.
   std::string cluster_store;  // URL: redis://… etcd://… http://…
   std::string masters;        // comma-separated addresses

@@ -100,6 +100,32 @@ std::string namespace_notes(const Json::Value& status) {
   return out;
 }
 
+// The disks of the tier; empty without a tier.
+std::string tier_table(const Json::Value& status) {
+  if (!status.isMember("tier")) return "";
+  const Json::Value& tier = status["tier"];
+  Table table(
+      {"DISK", "STATE", "SIZE", "LIVE", "PUTS", "READS", "DROPPED", "WRITTEN/PUT", "DAMAGED"});
+  std::string problems;
+  for (const Json::Value& disk : array_field(tier, "disks")) {
+    const auto put_bytes = static_cast<double>(number_field(disk, "put_bytes"));
+    const auto written = static_cast<double>(number_field(disk, "written_bytes"));
+    table.add_row({text_field(disk, "path"), text_field(disk, "state"), bytes_field(disk, "bytes"),
+                   bytes_field(disk, "live_bytes"), count_field(disk, "puts"),
+                   count_field(disk, "reads"), count_field(disk, "dropped"),
+                   put_bytes > 0 ? fmt::format("{:.2f}", written / put_bytes) : "-",
+                   count_field(disk, "damaged")});
+    if (disk.isMember("problem")) problems += "  " + printable(text_field(disk, "problem")) + '\n';
+    if (disk.isMember("emptied")) {
+      problems +=
+          fmt::format("  {}: began without its objects: {}\n", printable(text_field(disk, "path")),
+                      printable(text_field(disk, "emptied")));
+    }
+  }
+  return fmt::format("{}  {} objects on disks\n{}\n", table.to_string(),
+                     count_field(tier, "objects"), problems);
+}
+
 std::string session_table(const Json::Value& status) {
   Table table({"SESSION", "PID", "UID", "LABEL", "NAMESPACE", "CHANNELS", "RESERVED", "PINNED",
                "REQUESTS", "AGE", "STATE"});
@@ -139,7 +165,7 @@ void flatten(const Json::Value& value, const std::string& name, Table& table) {
 
 std::string status_text(const Json::Value& status, const Json::Value& previous, double elapsed_s) {
   return agent_lines(status) + '\n' + namespace_table(status, previous, elapsed_s) +
-         namespace_notes(status) + '\n' + session_table(status);
+         namespace_notes(status) + '\n' + tier_table(status) + session_table(status);
 }
 
 std::string counters_text(const Json::Value& counters) {

@@ -68,6 +68,16 @@ TEST(AgentMetrics, ShowTheLongestTurnOfTheLoopWithItsCause) {
   EXPECT_THAT(text, HasSubstr("mc_loop_longest_busy_seconds{cause=\"tick\"} 4e-06\n"));
 }
 
+TEST(AgentMetrics, ShowTheDisksOfTheTier) {
+  const std::string text = metrics_text(status_of(R"({"tier": {"objects": 7, "recovering": false,
+    "disks": [{"path": "/a", "serving": true, "puts": 5},
+              {"path": "/b", "serving": false, "problem": "worn"}]}})"));
+  EXPECT_THAT(text, HasSubstr("mc_tier_objects 7\n"));
+  EXPECT_THAT(text, HasSubstr("mc_tier_disk_serving{disk=\"/a\"} 1\n"
+                              "mc_tier_disk_serving{disk=\"/b\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("mc_tier_puts_total{disk=\"/a\"} 5\n"));
+}
+
 // The text may come from an agent of another version.
 TEST(AgentMetrics, LeaveOutValuesOfOtherTypes) {
   constexpr const char* kStrange[] = {

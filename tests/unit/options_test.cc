@@ -155,6 +155,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"runtime_dir", longest_dir + "d", "/", longest_dir, longest_dir + "d"},
       {"socket", longest_socket + "s", "/s", longest_socket, longest_socket + "s"},
       {"allow_uids", "-1", "0", "4294967294", "4294967295"},
+      {"tier_bytes", "67108863", "64MiB", "64TiB", "65TiB"},
       {"stripe_bytes", "1048575", "1MiB", "64TiB", "65TiB"},
       {"stripe_grace_seconds", "0", "1", "604800", "604801"},
       {"rdma_ack_timeout", "0", "1", "22", "23"},
@@ -591,7 +592,8 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
     static const std::set<std::string> kNone{
         "allow_uids",  "cluster_store", "masters",       "master_listen",   "cluster_key_file",
         "advertise",   "zone",          "rdma_devices",  "peer_tls_cert",   "peer_tls_key",
-        "peer_tls_ca", "peer_tls_name", "master_tls_ca", "master_tls_name", "http_token_file"};
+        "peer_tls_ca", "peer_tls_name", "master_tls_ca", "master_tls_name", "http_token_file",
+        "tier_paths"};
     EXPECT_EQ(text.default_value.empty(), kNone.contains(text.name)) << text.name;
   }
 }

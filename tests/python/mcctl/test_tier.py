@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents with a tier on files: what mcctl shows of the disks, also after a restart or a refusal."""
+
+import json
+import os
+import pathlib
+import signal
+
+import mckv
+from command import mcctl
+from machine import until
+
+DISK_BYTES = 64 << 20
+
+
+def disks_of(agent):
+    """The disks of the agent's tier, once none of them starts; in the order of tier_paths."""
+    disks = []
+
+    def settled():
+        shown = mcctl("status", "--json", agent=agent.socket)
+        assert shown.returncode == 0, shown.stderr
+        disks[:] = json.loads(shown.stdout)["tier"]["disks"]
+        return all(disk["state"] not in ("opening", "recovering") for disk in disks)
+
+    until(settled)
+    return disks
+
+
+def log_of(agent):
+    return (agent.directory / "agent.log").read_text()
+
+
+def put_and_get(agent):
+    with mckv.Client(agent.socket) as client:
+        client.put("key", b"x" * 4096)
+        assert client.get("key") == b"x" * 4096
+
+
+def test_an_agent_shows_its_disks_and_keeps_them_over_a_restart(make_agent, tmp_path):
+    (tmp_path / "folder").mkdir()
+    paths = [tmp_path / "file", tmp_path / "folder"]
+    agent = make_agent(tier_paths=",".join(map(str, paths)), tier_bytes="64MiB")
+    first, second = disks_of(agent)
+    assert first["path"] == str(paths[0]) and second["path"] == f"{paths[1]}/mc.tier"
+    for disk in (first, second):
+        assert disk["state"] == "serving" and "problem" not in disk
+        assert disk["bytes"] >= DISK_BYTES - (4 << 20) and disk["free_segments"] > 0
+        assert os.stat(disk["path"]).st_size == DISK_BYTES
+    put_and_get(agent)
+
+    table = mcctl("status", agent=agent.socket).stdout
+    assert "WRITTEN/PUT" in table and f"{paths[1]}/mc.tier" in table
+    assert "0 objects on disks" in table
+
+    agent.end(signal.SIGKILL)
+    agent.start()
+    for disk in disks_of(agent):
+        assert disk["state"] == "serving" and "problem" not in disk
+    assert "state=refused" not in log_of(agent) and "state=failed" not in log_of(agent)
+
+
+def test_a_disk_with_other_data_is_named_and_not_written(make_agent, tmp_path):
+    foreign = tmp_path / "backup.tar"
+    data = os.urandom(1 << 20) + bytes(DISK_BYTES)
+    foreign.write_bytes(data)
+    missing = tmp_path / "none" / "disk"
+    own = tmp_path / "own"
+    agent = make_agent(tier_paths=f"{foreign},{missing},{own}", tier_bytes="64MiB")
+    refused, absent, served = disks_of(agent)
+    assert refused["state"] == "refused" and "other data" in refused["problem"]
+    assert str(foreign) in refused["problem"] and "another path" in refused["problem"]
+    assert absent["state"] == "refused" and "create the directory" in absent["problem"]
+    assert served["state"] == "serving"
+    assert pathlib.Path(foreign).read_bytes() == data
+    put_and_get(agent)
+
+    table = mcctl("status", agent=agent.socket).stdout
+    assert refused["problem"] in table
+    until(lambda: log_of(agent).count("event=tier_disk") >= 3)
+    assert f'disk="{foreign}" state=refused cause=' in log_of(agent)
+
+
+def test_a_disk_has_one_agent(make_agent, tmp_path):
+    path = tmp_path / "disk"
+    owner = make_agent(tier_paths=path, tier_bytes="64MiB")
+    assert disks_of(owner)[0]["state"] == "serving"
+    other = make_agent(tier_paths=path, tier_bytes="64MiB")
+    (disk,) = disks_of(other)
+    assert disk["state"] == "refused" and "another agent has the tier's disk" in disk["problem"]
+    put_and_get(other)
+    # The disk is free as soon as its agent has ended.
+    owner.end()
+    other.end()
+    other.start()
+    assert disks_of(other)[0]["state"] == "serving"
