@@ -29,7 +29,9 @@ Tier::Tier(const Plan& plan) : told_(plan.paths.size(), DiskState::kOpening) {
     disks.push_back({.jobs = thread->get(), .name = opened->path});
     threads_.push_back(std::move(*thread));
   }
-  log_ = std::make_unique<Log>(std::move(disks), Log::Config{.random = plan.random});
+  const bool all = disks.size() == plan.paths.size();
+  log_ = std::make_unique<Log>(std::move(disks),
+                               Log::Config{.random = plan.random, .disks_not_opened = !all});
 }
 
 std::vector<int> Tier::wait_fds() const {

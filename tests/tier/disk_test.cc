@@ -74,7 +74,9 @@ class DiskContract : public ::testing::TestWithParam<Maker> {
       (void)::fcntl(fd.get(), F_SETFL, O_DIRECT);
     }
     auto disk = GetParam().make(std::move(fd));
-    if (!disk && disk.error().code() == MC_UNSUPPORTED) {
+    // A kernel may lack io_uring, or refuse it: then the agent takes threads, which have these tests too.
+    const bool is_uring = std::string_view(GetParam().name) == "Uring";
+    if (is_uring && !disk && disk.error().code() == MC_UNSUPPORTED) {
       GTEST_SKIP() << disk.error().to_string();
     }
     ASSERT_TRUE(disk) << disk.error().to_string();

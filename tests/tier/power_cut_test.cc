@@ -119,7 +119,7 @@ class Hammer {
       }
       tickets_.erase(asked);
     }
-    // What has left to make room must not come back either.
+    // An object that left to make room must not come back either.
     for (; seen_dropped_ < rig_.dropped().size(); ++seen_dropped_) {
       const Dropped& dropped = rig_.dropped()[seen_dropped_];
       const auto name = names_.find(dropped.key.hash);

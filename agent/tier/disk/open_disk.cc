@@ -114,7 +114,8 @@ Status lock(const std::string& path, int fd) {
           errno_text("cannot lock the tier's disk " + path, errno) + "; name a disk of this host"};
 }
 
-// Opens and locks. Waits for an agent that ends: the kernel keeps its files open for its last operations.
+// Opens and locks. Waits up to a second for an agent that ends: the kernel keeps its files open for its last
+// operations, and no event tells of the end of a lock.
 Result<Fd> take_place(std::string& path) {
   for (int tries = 1;; ++tries) {
     auto fd = open_place(path);

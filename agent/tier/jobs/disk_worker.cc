@@ -115,12 +115,8 @@ bool DiskWorker::begin_part(Running& running) {
       writing_[running.number] = &running;
     }
     ++writes_under_way_;
-    ++counters_.writes;
-    counters_.written_bytes += bytes;
   } else {
     ++read_parts_;
-    ++counters_.reads;
-    counters_.read_bytes += bytes;
   }
   running.submitted += bytes;
   ++running.under_way;
@@ -161,7 +157,6 @@ void DiskWorker::end_part(const BlockEnd& end) {
   const auto cookie = static_cast<std::uint32_t>(end.cookie);
   Part& part = parts_[cookie];
   Running* const running = part.running;
-  if (end.error != 0) ++counters_.errors;
   if (running == nullptr) {
     free_parts_.push_back(cookie);
     return end_flush(end.error);
@@ -295,7 +290,6 @@ void DiskWorker::maybe_flush() {
   flushing_ = true;
   flush_soon_ = false;
   flush_covers_ = writing_.empty() ? next_number_ : writing_.begin()->first;
-  ++counters_.flushes;
   disk_->submit({.kind = BlockOperation::Kind::kFlush, .cookie = cookie});
 }
 

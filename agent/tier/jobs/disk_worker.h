@@ -28,11 +28,6 @@ namespace mc::tier {
 
 class DiskWorker : public DiskJobs {
  public:
-  struct Counters {
-    std::uint64_t reads = 0, writes = 0, flushes = 0, errors = 0;  // operations of the disk
-    std::uint64_t read_bytes = 0, written_bytes = 0;
-  };
-
   explicit DiskWorker(std::unique_ptr<Disk> disk);
   ~DiskWorker() override;
   DiskWorker(const DiskWorker&) = delete;
@@ -51,7 +46,6 @@ class DiskWorker : public DiskJobs {
   // Waits for the operations that are under way. The last call, from the thread of do_work().
   void close();
   Disk& disk() { return *disk_; }
-  const Counters& counters() const { return counters_; }
 
  private:
   struct FreeBuffer {
@@ -132,7 +126,6 @@ class DiskWorker : public DiskJobs {
   std::vector<JobEnd> ended_;
   std::vector<BlockEnd> block_ends_;
   std::vector<Buffer> small_buffers_, large_buffers_;
-  Counters counters_;
 };
 
 }  // namespace mc::tier

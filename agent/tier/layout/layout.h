@@ -75,7 +75,7 @@ struct Superblock {
   std::uint64_t secret = 0;         // seed of TierKey
   std::uint64_t segment_bytes = 0;  // a multiple of kBlockBytes
   std::uint64_t segment_count = 0;
-  std::uint64_t most_segments = 0;  // the highest count in this life
+  std::uint64_t reserved_more = 0;
   // Segments with another life are free: a new life empties the disk. 0: a write failed, and the disk
   // may have records that were removed.
   std::uint64_t life = 0;
@@ -144,7 +144,7 @@ struct Trailer {
   std::uint64_t max_order = 0;  // of its records
   std::uint32_t footer_bytes = 0;
   std::uint32_t records = 0;   // in the footer
-  std::uint32_t removals = 0;  // of these
+  std::uint32_t removals = 0;  // of these, each order once
   std::uint32_t reserved = 0;
   // From the stamp on, of the checksums of all headers in the footer: blocks of an earlier footer of this
   // segment may be left.

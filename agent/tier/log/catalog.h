@@ -27,7 +27,7 @@ class Catalog {
   // The latest put or removal of a key that is under way.
   struct Unfinished {
     std::uint64_t order = 0;
-    std::uint32_t disk = 0;
+    std::uint64_t disks = 0;  // that are being written, a bit each
     bool is_put = false;
     std::uint64_t version = 0;  // of a put
   };
@@ -56,7 +56,12 @@ class Catalog {
   std::uint64_t take_order() { return next_order_++; }
   // Orders of this run are higher than those of all runs before.
   void begin_run(std::uint64_t run) { next_order_ = (run << kRunShift) + 1; }
-  void begin(const TierKey& key, Unfinished what) { unfinished_[key] = what; }
+  // The disks of an earlier one that is under way count on.
+  void begin(const TierKey& key, Unfinished what) {
+    Unfinished& known = unfinished_[key];
+    what.disks |= known.disks;
+    known = what;
+  }
   const Unfinished* unfinished(const TierKey& key) const;
   void end(const TierKey& key, std::uint64_t order);
   // A record of a put is durable. False: a later put or removal has begun.
@@ -94,6 +99,8 @@ class Catalog {
   // counting. REQUIRES: all removals of the disk are known. Nothing: none, or none among the first records.
   std::optional<std::uint32_t> next_shadowed(std::uint32_t disk);
   bool has_shadowed(std::uint32_t disk) const { return !shadowed_[disk].empty(); }
+  // The disk has failed, and does not come back with these records.
+  void forget_shadowed(std::uint32_t disk) { shadowed_[disk].clear(); }
   // Every record with a higher order has been recovered, so that an entry with a higher order counts.
   void set_unread_order(std::uint64_t order) { unread_order_ = order; }
   void end_recovery() { recovering_ = false; }

@@ -24,15 +24,16 @@ bool Cleaner::may_copy() const {
 
 // Whether the copies of all live records, with their headers in a footer, leave half of the segment.
 bool Cleaner::gains(std::uint32_t number) const {
-  const std::uint64_t live = catalog_.live_units(segment_id(place_.disk, number)) * kUnitBytes;
+  const std::uint64_t live = catalog_.live_units(place_.id_of(number)) * kUnitBytes;
   return static_cast<double>(live + segments_.at(number).footer_bytes) <
          kMostlyDead * static_cast<double>(place_.segment_bytes);
 }
 
-void Cleaner::begin(std::uint64_t new_bytes) {
+void Cleaner::begin(std::uint64_t new_bytes, bool settled) {
   new_bytes_ = new_bytes;
+  settled_ = settled;
   found_nothing_ = false;
-  evicting_ = segments_.free_count() == 0;
+  evicting_ = settled && segments_.free_count() == 0;
   seen_ = {};
   state_ = State::kChoosing;
 }
@@ -48,9 +49,7 @@ void Cleaner::see(std::uint32_t number) {
   const auto better = [](std::uint32_t& best, std::uint32_t candidate, const auto& value) {
     if (best == SegmentTable::kNone || value(candidate) < value(best)) best = candidate;
   };
-  const auto live = [this](std::uint32_t each) {
-    return catalog_.live_units(segment_id(place_.disk, each));
-  };
+  const auto live = [this](std::uint32_t each) { return catalog_.live_units(place_.id_of(each)); };
   const auto sequence = [this](std::uint32_t each) { return segments_.at(each).sequence; };
   const auto sealed = [this](std::uint32_t each) { return segments_.at(each).sealed_order; };
   better(seen_.emptiest, number, live);
@@ -66,14 +65,17 @@ std::uint32_t Cleaner::choose() {
     return segments_.at(seen_.marked).state == SegmentState::kSealed ? seen_.marked : kNone;
   }
   if (seen_.emptiest == kNone) return kNone;
-  const std::uint32_t live = catalog_.live_units(segment_id(place_.disk, seen_.emptiest));
+  const std::uint32_t live = catalog_.live_units(place_.id_of(seen_.emptiest));
   if (live == 0) return seen_.emptiest;
   const std::uint64_t disk_bytes = segments_.count() * place_.segment_bytes;
   const bool many_removals = seen_.removals * sizeof(RecordHeader) > disk_bytes / kRemovalShare;
-  if (!many_removals && gains(seen_.emptiest) && may_copy()) return seen_.emptiest;
+  const bool worth_copies = gains(seen_.emptiest) && may_copy();
+  if (!settled_) return worth_copies ? seen_.emptiest : kNone;
+  if (!many_removals && worth_copies) return seen_.emptiest;
   // Removals that stay need room for their copies.
   if (evicting_ && seen_.without_removals != kNone) return seen_.without_removals;
-  evicting_ = true;
+  // Removals leave when all segments that are older than they have left.
+  evicting_ = evicting_ || !many_removals || !may_copy();
   return many_removals ? seen_.opened_first : seen_.oldest;
 }
 
@@ -86,11 +88,11 @@ void Cleaner::begin_with(std::uint32_t victim) {
   job_given_ = read_all_ = footer_damaged_ = false;
   next_erased_ = removals_found_ = 0;
   lowest_other_ = segment.sequence == seen_.lowest ? seen_.second : seen_.lowest;
+  if (!settled_) lowest_other_ = 0;  // all removals stay
   ++counters_.segments;
 }
 
-void Cleaner::begin_life(std::uint64_t life) {
-  place_.life = life;
+void Cleaner::begin_life() {
   state_ = State::kIdle;
   lost_removals_ = found_nothing_ = false;
   walk_.reset();
@@ -109,7 +111,7 @@ std::optional<Job> Cleaner::next_job() {
     job.kind = Job::Kind::kRead;
     const std::uint64_t region = footer_region_bytes(segments_.at(victim_).footer_bytes);
     job.bytes = read_all_ ? place_.segment_bytes - region : region;
-    job.offset = victim_offset() + (read_all_ ? 0 : place_.segment_bytes - region);
+    job.offset = place_.offset_of(victim_) + (read_all_ ? 0 : place_.segment_bytes - region);
     return job;
   }
   if (state_ == State::kCopying && !reads_.empty()) {
@@ -120,7 +122,7 @@ std::optional<Job> Cleaner::next_job() {
   if (state_ == State::kVoiding && !job_given_) {
     job_given_ = true;
     job.kind = Job::Kind::kWrite;
-    job.offset = victim_offset();
+    job.offset = place_.offset_of(victim_);
     job.bytes = kHeaderBytes;
     job.pieces.push_back({nullptr, kHeaderBytes});
     job.durable = true;
@@ -216,7 +218,7 @@ void Cleaner::look_at(const RecordWalk::Found& found) {
                 .bytes = entry.length};
   Job job{.kind = Job::Kind::kReadRecord,
           .urgency = Urgency::kCleaning,
-          .offset = victim_offset() + header.unit * kUnitBytes,
+          .offset = place_.offset_of(victim_) + header.unit * kUnitBytes,
           .bytes = header.record_bytes(),
           .expected = entry,
           .stamp = stamp_of(place_.life, segments_.at(victim_).sequence)};
@@ -229,7 +231,7 @@ void Cleaner::look_at(const RecordWalk::Found& found) {
 }
 
 void Cleaner::look_at_records() {
-  for (std::uint32_t i = 0; i < kStepRecords && bytes_under_way_ < kCopiedAtOnceBytes; ++i) {
+  for (std::uint32_t i = 0; i < kStepRecords && may_look(); ++i) {
     if (const auto found = walk_->next()) {
       look_at(*found);
       continue;

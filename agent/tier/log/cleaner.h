@@ -8,8 +8,9 @@
 //
 //   The choice of the segment, in this order: a segment that recovery has marked; a segment without live
 //   records; a segment that is mostly dead, whose live records all stay; the oldest
-//   segment, whose records stay if they were read since they were written. If removals take too much
-//   room, the segment that was opened first, since removals stay as long as earlier segments do.
+//   segment, of which the records stay that were read. If removals take too much
+//   room, the segment that was opened first, since removals stay as long as earlier segments do: its records
+//   stay while copies may be made.
 //   Copies of objects take at most a quarter of the bytes that puts have written, and need a free
 //   segment: else the records of the oldest segment leave.
 // Threads: the agent's loop.
@@ -43,22 +44,17 @@ struct Dropped {
 
 class Cleaner {
  public:
-  struct Geometry {
-    std::uint32_t disk = 0;
-    std::uint64_t first_offset = 0;
-    std::uint64_t segment_bytes = 0;
-    std::uint64_t life = 0;
-  };
   struct Counters {
     std::uint64_t segments = 0, copied_bytes = 0, dropped = 0, damaged = 0, failed = 0;
   };
 
-  Cleaner(Catalog& catalog, SegmentTable& segments, const Geometry& place)
+  Cleaner(Catalog& catalog, SegmentTable& segments, const DiskGeometry& place)
       : catalog_(catalog), segments_(segments), place_(place) {}
 
   bool active() const { return state_ != State::kIdle; }
-  // Begins to choose a segment. new_bytes: written for puts so far.
-  void begin(std::uint64_t new_bytes);
+  // Begins to choose a segment. new_bytes: written for puts so far. settled: objects and removals may leave
+  // the disk; else all records that count are copied.
+  void begin(std::uint64_t new_bytes, bool settled);
   // The last choice found no segment.
   bool found_nothing() const { return found_nothing_; }
   // Removals of the segment are lost: the disk has to be emptied.
@@ -71,8 +67,7 @@ class Cleaner {
   std::optional<NewRecord> next_copy();
   // Further copies come before an end of those that were given.
   bool has_more_copies() const {
-    return !copies_.empty() || !buffers_.empty() ||
-           (walk_ && bytes_under_way_ < kCopiedAtOnceBytes);
+    return !copies_.empty() || !buffers_.empty() || (walk_ && may_look());
   }
   // The copy is durable, or will never be.
   void end_copy(const NewRecord& copy);
@@ -83,12 +78,12 @@ class Cleaner {
   bool has_step() const {
     if (state_ == State::kErasing || state_ == State::kChoosing) return true;
     if (state_ != State::kCopying || lost_removals_) return false;
-    return walk_ ? bytes_under_way_ < kCopiedAtOnceBytes : copies_under_way_ == 0;
+    return walk_ ? may_look() : copies_under_way_ == 0;
   }
   std::vector<Dropped> take_dropped() { return std::exchange(dropped_, {}); }
   const Counters& counters() const { return counters_; }
   // Begins anew on a disk without objects. REQUIRES: no job and no copy is under way.
-  void begin_life(std::uint64_t life);
+  void begin_life();
 
  private:
   enum class State : std::uint8_t { kIdle, kChoosing, kReading, kCopying, kVoiding, kErasing };
@@ -97,9 +92,10 @@ class Cleaner {
     std::uint32_t unit = 0;
   };
   static constexpr std::uint64_t kCopiedAtOnceBytes = 8 << 20;
+  static constexpr std::uint32_t kCopiesAtOnce = 4096;
   static constexpr std::uint32_t kStepRecords = 256;
   static constexpr std::uint32_t kStepSegments = 4096;
-  // What the choice has seen.
+  // The best segments of each kind so far.
   struct Seen {
     std::uint32_t next = 0;
     std::uint32_t marked = SegmentTable::kNone, emptiest = SegmentTable::kNone,
@@ -115,9 +111,9 @@ class Cleaner {
     std::uint64_t bytes = 0;
   };
 
-  std::uint32_t victim_id() const { return segment_id(place_.disk, victim_); }
-  std::uint64_t victim_offset() const {
-    return place_.first_offset + victim_ * place_.segment_bytes;
+  std::uint32_t victim_id() const { return place_.id_of(victim_); }
+  bool may_look() const {
+    return bytes_under_way_ < kCopiedAtOnceBytes && copies_under_way_ < kCopiesAtOnce;
   }
   void see(std::uint32_t number);
   std::uint32_t choose();
@@ -134,10 +130,10 @@ class Cleaner {
 
   Catalog& catalog_;
   SegmentTable& segments_;
-  Geometry place_;
+  const DiskGeometry& place_;
   State state_ = State::kIdle;
   std::uint32_t victim_ = 0;
-  bool evicting_ = false;
+  bool evicting_ = false, settled_ = false;
   bool found_nothing_ = false, lost_removals_ = false;
   Seen seen_;
   std::uint64_t lowest_other_ = 0;  // sequence of the other segments with records

@@ -10,11 +10,14 @@ namespace mc::tier {
 
 namespace {
 
-// Segments that stay free: one that the cleaner's copies may open, and one for new records meanwhile.
-constexpr std::uint32_t kReservedSegments = 2;
+// Segments that new records leave free: one for copies of the cleaner, one for new records meanwhile, and on
+// a larger disk more. A crash during cleaning costs a segment until the cleaner comes to it.
+std::uint32_t reserved_segments(std::uint32_t segments) {
+  return std::clamp(segments / 16, 2u, 6u);
+}
 
 std::uint32_t low_watermark(std::uint32_t segments) {
-  return std::max(kReservedSegments + 2, segments / 64);
+  return std::max(reserved_segments(segments) + 2, segments / 64);
 }
 
 }  // namespace
@@ -24,26 +27,20 @@ DiskLog::DiskLog(DiskJobs& jobs, Catalog& catalog, const Superblock& superblock,
     : jobs_(jobs),
       catalog_(catalog),
       superblock_(superblock),
-      life_(superblock.life),
+      geometry_{.disk = superblock.disk,
+                .segment_bytes = superblock.segment_bytes,
+                .life = superblock.life},
       config_(config),
       segments_(static_cast<std::uint32_t>(superblock.segment_count)),
       recovery_(new_recovery()),
-      cleaner_(catalog, segments_,
-               {.disk = superblock.disk,
-                .first_offset = kFirstSegmentOffset,
-                .segment_bytes = superblock.segment_bytes,
-                .life = superblock.life}),
+      cleaner_(catalog, segments_, geometry_),
       batches_of_(superblock.segment_count) {
   catalog_.add_disk(superblock.disk, segments_.count());
   if (empty) recovery_->begin_empty();
 }
 
 std::unique_ptr<Recovery> DiskLog::new_recovery() {
-  return std::make_unique<Recovery>(catalog_, segments_,
-                                    Recovery::Geometry{.disk = superblock_.disk,
-                                                       .first_offset = kFirstSegmentOffset,
-                                                       .segment_bytes = superblock_.segment_bytes,
-                                                       .life = superblock_.life});
+  return std::make_unique<Recovery>(catalog_, segments_, geometry_);
 }
 
 void DiskLog::begin_run(std::uint64_t run, std::uint64_t served_run, std::uint64_t members) {
@@ -53,9 +50,11 @@ void DiskLog::begin_run(std::uint64_t run, std::uint64_t served_run, std::uint64
   write_superblock();
 }
 
-// One copy after the other, so that a power cut leaves one of them whole.
+// One copy after the other, so that a power cut leaves one of them whole. A change meanwhile begins anew.
 void DiskLog::write_superblock() {
   tier::seal(superblock_);
+  superblock_again_ = superblock_jobs_ > 0;
+  if (superblock_again_) return;
   ++superblock_jobs_;
   write_superblock_copy(kSuperblocks - 1);
 }
@@ -81,7 +80,6 @@ bool DiskLog::has_room_for(const RecordHeader& header) const {
 void DiskLog::append(NewRecord record) {
   record.since_ns = now_ns_;
   if (failed_) return end_record(record, Class::kNew);
-  if (record.header.kind == RecordKind::kRemoval) ++waiting_removals_;
   waiting_bytes_ += record.header.record_bytes();
   open(Class::kNew).waiting.push_back(std::move(record));
 }
@@ -101,7 +99,7 @@ void DiskLog::read(std::uint64_t ticket, std::uint32_t entry, std::string key,
           .bytes = shape.record_bytes(),
           .pieces = std::move(to),
           .expected = found,
-          .stamp = stamp_of(life_, segments_.at(number_of(found.place.segment)).sequence)};
+          .stamp = stamp_of(geometry_.life, segments_.at(number_of(found.place.segment)).sequence)};
   submit(std::move(job),
          {.kind = Task::Kind::kRead, .mark = ticket, .key = std::move(key), .entry = found});
 }
@@ -152,6 +150,7 @@ void DiskLog::do_work(std::uint64_t now_ns) {
     job_ends_.pop_front();
   }
   if (failed_) {
+    end_some_waiting();
     erase_some();
     return;
   }
@@ -198,8 +197,8 @@ bool DiskLog::begin_new_life() {
   segments_ = SegmentTable(segments_.count());
   recovery_ = new_recovery();
   recovery_->begin_empty();
-  life_ = superblock_.life;
-  cleaner_.begin_life(life_);
+  geometry_.life = superblock_.life;
+  cleaner_.begin_life();
   nothing_to_clean_ = no_room_for_removals_ = false;
   emptying_ = false;
   return true;
@@ -238,10 +237,13 @@ std::size_t DiskLog::take_job(JobEnd end) {
       break;
     case Task::Kind::kSuperblock:
       if (task.voids && outcome == JobEnd::Outcome::kDone) void_copies_ |= 1u << task.mark;
-      if (task.mark > 0 && !gave_up_) {
+      if (gave_up_) {
+        superblock_jobs_ = 0;
+      } else if (task.mark > 0 && !superblock_again_) {
         write_superblock_copy(task.mark - 1);
       } else {
         --superblock_jobs_;
+        if (superblock_again_) write_superblock();
       }
       break;
   }
@@ -288,7 +290,6 @@ void DiskLog::end_record(const NewRecord& record, Class of) {
   const bool removal = header.kind == RecordKind::kRemoval;
   if (removal && !failed_) {
     catalog_.count_removal(header);
-    ++segments_.at(number_of(header.segment)).removals;
   }
   if (of == Class::kCopy) {
     if (!removal && !failed_) catalog_.commit_copy(header, record.from);
@@ -366,7 +367,7 @@ bool DiskLog::batch_is_due(Class of) const {
 }
 
 bool DiskLog::may_open(Class of) const {
-  return segments_.free_count() >= (of == Class::kNew ? kReservedSegments : 1) &&
+  return segments_.free_count() >= (of == Class::kNew ? reserved_segments(segments_.count()) : 1) &&
          segments_.next_to_open() != SegmentTable::kNone;
 }
 
@@ -399,10 +400,7 @@ void DiskLog::write_batch(Class of) {
   writing_bytes_ += batch.job.bytes;
   ++batches_of_[number_of(writer->segment())];
   if (of == Class::kNew) {
-    for (const NewRecord& record : batch.records) {
-      waiting_bytes_ -= record.header.record_bytes();
-      if (record.header.kind == RecordKind::kRemoval) --waiting_removals_;
-    }
+    for (const NewRecord& record : batch.records) waiting_bytes_ -= record.header.record_bytes();
   }
   submit(std::move(batch.job),
          {.kind = Task::Kind::kBatch, .of = of, .records = std::move(batch.records)});
@@ -435,7 +433,10 @@ void DiskLog::seal_marked() {
 
 std::uint64_t DiskLog::next_work_ns() const {
   if (!job_ends_.empty()) return 0;
-  if (failed_) return next_erased_ == kNoEntry ? UINT64_MAX : 0;
+  if (failed_) {
+    const bool waits = !open_[0].waiting.empty() || !open_[1].waiting.empty();
+    return next_erased_ == kNoEntry && !waits ? UINT64_MAX : 0;
+  }
   if (!serving_ || !superblock_is_durable()) return UINT64_MAX;
   if (must_empty()) return emptying_ && !tasks_.empty() ? UINT64_MAX : 0;
   if (recovery_->has_step() || cleaner_.has_step()) return 0;
@@ -459,12 +460,12 @@ std::uint64_t DiskLog::next_work_ns() const {
 void DiskLog::open_segment(Class of) {
   const std::uint64_t sequence = catalog_.take_order();
   const std::uint32_t number = segments_.open(sequence);
-  open(of).writer = std::make_unique<SegmentWriter>(
-      segment_id(superblock_.disk, number), sequence,
-      SegmentWriter::Geometry{.offset = kFirstSegmentOffset + number * superblock_.segment_bytes,
-                              .bytes = superblock_.segment_bytes,
-                              .life = superblock_.life,
-                              .copies = of == Class::kCopy});
+  open(of).writer =
+      std::make_unique<SegmentWriter>(geometry_.id_of(number), sequence,
+                                      SegmentWriter::Geometry{.offset = geometry_.offset_of(number),
+                                                              .bytes = superblock_.segment_bytes,
+                                                              .life = superblock_.life,
+                                                              .copies = of == Class::kCopy});
 }
 
 void DiskLog::seal(std::unique_ptr<SegmentWriter> writer) {
@@ -472,6 +473,7 @@ void DiskLog::seal(std::unique_ptr<SegmentWriter> writer) {
   segment.state = SegmentState::kSealing;
   segment.sealed_order = catalog_.take_order();
   segment.footer_bytes = writer->footer_bytes();
+  segment.removals = writer->removals();
   sealing_.push_back({.writer = std::move(*writer)});
 }
 
@@ -499,7 +501,7 @@ void DiskLog::recover_some() {
   for (SegmentWriter& writer : recovery_->take_unsealed()) {
     Segment& segment = segments_.at(number_of(writer.segment()));
     Open& open = this->open(writer.copies() ? Class::kCopy : Class::kNew);
-    if (open.writer == nullptr && !segment.clean_first) {
+    if (open.writer == nullptr && !segment.clean_first && writer.may_go_on()) {
       segment.state = SegmentState::kOpen;
       open.writer = std::make_unique<SegmentWriter>(std::move(writer));
     } else {
@@ -516,7 +518,7 @@ bool DiskLog::should_clean() const {
 void DiskLog::clean_some() {
   if (!cleaner_.active()) {
     if (!should_clean()) return;
-    cleaner_.begin(counters_.new_bytes);
+    cleaner_.begin(counters_.new_bytes, settled_);
   }
   cleaner_.step();
   nothing_to_clean_ = cleaner_.found_nothing();
@@ -534,16 +536,23 @@ void DiskLog::clean_some() {
 void DiskLog::fail(int error) {
   failed_ = true;
   error_ = error;
-  for (const Class of : {Class::kNew, Class::kCopy}) {
-    Open& open = this->open(of);
-    for (const NewRecord& record : std::exchange(open.waiting, {})) end_record(record, of);
-    open.writer.reset();
-  }
-  waiting_bytes_ = 0;
-  waiting_removals_ = 0;
+  for (Open& open : open_) open.writer.reset();
   sealing_.clear();
+  catalog_.forget_shadowed(superblock_.disk);
   superblock_.life = 0;
   if (!gave_up_) write_superblock();
+}
+
+void DiskLog::end_some_waiting() {
+  for (const Class of : {Class::kNew, Class::kCopy}) {
+    auto& waiting = open(of).waiting;
+    for (std::size_t i = 0; i < kStepRecords && !waiting.empty(); ++i) {
+      const NewRecord record = std::move(waiting.front());
+      waiting.pop_front();
+      if (of == Class::kNew) waiting_bytes_ -= record.header.record_bytes();
+      end_record(record, of);
+    }
+  }
 }
 
 void DiskLog::take_ended(std::vector<LogEnd>& ended) {

@@ -62,8 +62,6 @@ class DiskLog {
   // Reads a live entry into the pieces. REQUIRES: the pieces have the length of the object.
   void read(std::uint64_t ticket, std::uint32_t entry, std::string key, std::vector<Piece> to,
             Urgency urgency);
-  // Removals that may wait at once.
-  static constexpr std::size_t kMostRemovals = 65536;
   // Bounded by a number of records. REQUIRES: now_ns rises.
   void do_work(std::uint64_t now_ns);
   // The time at which do_work() has work that no job announces; 0: now; UINT64_MAX: none.
@@ -74,6 +72,15 @@ class DiskLog {
   // Writes the superblock anew. May be called again meanwhile.
   void begin_run(std::uint64_t run, std::uint64_t served_run, std::uint64_t members);
   bool superblock_is_durable() const { return superblock_jobs_ == 0; }
+  // No disk needs all removals: objects may leave.
+  void set_settled(bool settled) {
+    if (settled && !settled_) nothing_to_clean_ = false;
+    settled_ = settled;
+  }
+  // The disk loses its objects: its entries count no more.
+  bool must_empty() const {
+    return recovery_->must_empty() || cleaner_.lost_removals() || no_room_for_removals_;
+  }
   // Recovery and writes begin.
   void serve() { serving_ = true; }
   bool recovered() const { return recovery_->done(); }
@@ -99,7 +106,6 @@ class DiskLog {
   const Counters& counters() const { return counters_; }
   const Cleaner::Counters& cleaner_counters() const { return cleaner_.counters(); }
   const Recovery::Counters& recovery_counters() const { return recovery_->counters(); }
-  std::size_t waiting_removals() const { return waiting_removals_; }
   // Lives that ended because removals may have been lost.
   std::uint32_t emptied() const { return emptied_; }
   const SegmentTable& segments() const { return segments_; }
@@ -143,9 +149,6 @@ class DiskLog {
   void write_superblock();
   void write_superblock_copy(std::uint64_t copy);
   bool erase_some();
-  bool must_empty() const {
-    return recovery_->must_empty() || cleaner_.lost_removals() || no_room_for_removals_;
-  }
   void watch_silence(std::uint64_t passed_ns);
   bool begin_new_life();
   std::size_t take_job(JobEnd end);
@@ -167,20 +170,21 @@ class DiskLog {
   void recover_some();
   void clean_some();
   void fail(int error);
+  void end_some_waiting();
   void end(std::uint64_t ticket, LogEnd::Outcome outcome, int error = 0);
   Open& open(Class of) { return open_[static_cast<std::size_t>(of)]; }
 
   DiskJobs& jobs_;
   Catalog& catalog_;
   Superblock superblock_;
-  std::uint64_t life_;  // of the segments; that of the superblock may be the next one
+  DiskGeometry geometry_;
   Config config_;
   std::uint32_t superblock_jobs_ = 0;
-  bool serving_ = false;
+  bool serving_ = false, settled_ = false;
+  bool superblock_again_ = false;
   std::uint32_t emptied_ = 0;
   bool emptying_ = false;
   std::uint32_t void_copies_ = 0;  // bits of the copies of the superblock that are void
-  std::size_t waiting_removals_ = 0;
   std::uint64_t now_ns_ = 0;
   // For which jobs, or writes, were under way and none has ended.
   std::uint64_t silent_ns_ = 0, writes_silent_ns_ = 0;

@@ -18,6 +18,7 @@ constexpr std::uint64_t kSegmentsOfDisk = 512;       // wanted; more segments ma
 // Where other file systems, partition tables and arrays have their marks.
 constexpr std::uint64_t kEdgeBytes = 2 << 20;
 constexpr std::size_t kEarlyAtOnce = 64;
+constexpr std::size_t kEndsAtOnce = 512;
 constexpr std::uint64_t kSmallestAutomaticBytes = 1 << 20;
 constexpr std::uint64_t kLargestAutomaticBytes = 64 << 20;
 
@@ -157,7 +158,8 @@ void Log::join_tier() {
       secret_ = superblock.secret;
     }
     if (superblock.tier != tier_) {
-      if (superblock.tier == previous_ || superblock.previous == tier_) {
+      const bool sibling = superblock.previous == previous_ && previous_ != TierId{};
+      if (superblock.tier == previous_ || superblock.previous == tier_ || sibling) {
         slot.superblock->run = slot.superblock->served_run = 0;
         slot.emptied = "the disk belonged to an earlier tier";
         continue;
@@ -185,7 +187,8 @@ void Log::take_numbers() {
   for (const bool current : {true, false}) {
     for (Slot& slot : slots_) {
       if (slot.state != DiskState::kOpening || !slot.superblock) continue;
-      if (current != (slot.superblock->run >= served_run_)) continue;
+      const bool is_current = slot.emptied.empty() && slot.superblock->run >= served_run_;
+      if (current != is_current) continue;
       const std::uint64_t bit = std::uint64_t{1} << slot.superblock->disk;
       if ((numbers_ & bit) == 0) {
         numbers_ |= bit;
@@ -262,20 +265,15 @@ void Log::begin_log(Slot& slot) {
                             std::to_string(superblock.segment_bytes >> 10) +
                             " KiB, and at least 8 are needed; raise tier_bytes");
   }
-  // Segments that were cut off by a smaller size may have records that were removed since.
-  const bool has_cut_off =
-      count > superblock.segment_count && superblock.segment_count < superblock.most_segments;
-  if (slot.emptied.empty() && has_cut_off) slot.emptied = "the disk was smaller for a time";
+  // Segments that are cut off may have removals.
+  const bool smaller = !is_new && count < superblock.segment_count;
+  if (slot.emptied.empty() && smaller) slot.emptied = "the disk is smaller than before";
   const bool empty = is_new || !slot.emptied.empty();
-  if (empty) {
-    superblock.life = random();
-    superblock.most_segments = 0;
-  }
+  if (empty) superblock.life = random();
   superblock.tier = tier_;
   superblock.previous = previous_;
   superblock.secret = secret_;
   superblock.segment_count = count;
-  superblock.most_segments = std::max(superblock.most_segments, count);
   slot.superblock = superblock;
   slot.state = DiskState::kRecovering;
   slot.log = std::make_unique<DiskLog>(*slot.plan.jobs, catalog_, superblock, empty, config_.disk);
@@ -326,13 +324,14 @@ void Log::watch(Slot& slot) {
 // Removals are acknowledged only while no failed disk can come back with objects.
 Log::Acknowledging Log::acknowledging() const {
   if (phase_ != Phase::kServing || run_step_ != RunStep::kDone) return Acknowledging::kLater;
-  bool another_serves = false, may_come_back = false;
+  bool another_serves = false, may_come_back = config_.disks_not_opened;
   for (const Slot& slot : slots_) {
-    if (!slot.log) continue;
-    another_serves = another_serves || !slot.log->failed();
-    may_come_back = may_come_back || (slot.log->failed() && !slot.log->void_is_durable());
+    const bool serves = slot.log && !slot.log->failed();
+    const bool is_void = slot.log && slot.log->void_is_durable();
+    another_serves = another_serves || serves;
+    may_come_back = may_come_back || (slot.state == DiskState::kFailed && !is_void);
   }
-  // The run of the others is higher than that of the failed one.
+  // The run of the others is higher than that of such a disk.
   return another_serves || !may_come_back ? Acknowledging::kNow : Acknowledging::kNever;
 }
 
@@ -350,7 +349,7 @@ void Log::do_work(std::uint64_t now_ns) {
     watch(slot);
     unread_order = std::max(unread_order, slot.log->unread_order());
     recovered = recovered && slot.state != DiskState::kRecovering &&
-                !catalog_.has_shadowed(slot.superblock->disk);
+                (slot.log->failed() || !catalog_.has_shadowed(slot.superblock->disk));
   }
   advance_run();
   if (phase_ != Phase::kServing) return;
@@ -360,6 +359,18 @@ void Log::do_work(std::uint64_t now_ns) {
     if (recovered) catalog_.end_recovery();
   } else {
     catalog_.free_some();
+  }
+  settle();
+}
+
+// While a disk has records that count no more only because of another disk, nothing may leave that disk.
+void Log::settle() {
+  settled_ =
+      !catalog_.recovering() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+        return slot.log && slot.log->needs_all_removals();
+      });
+  for (Slot& slot : slots_) {
+    if (slot.log) slot.log->set_settled(settled_);
   }
 }
 
@@ -386,9 +397,9 @@ void Log::remove_early() {
   }
 }
 
-Log::Slot* Log::slot_of_disk(std::uint32_t disk) {
-  for (Slot& slot : slots_) {
-    if (slot.log && slot.log->superblock().disk == disk) return &slot;
+DiskLog* Log::log_of(std::uint32_t disk) const {
+  for (const Slot& slot : slots_) {
+    if (slot.log && slot.log->superblock().disk == disk) return slot.log.get();
   }
   return nullptr;
 }
@@ -419,7 +430,7 @@ tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header,
 
 tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
                                                    std::vector<Piece> pieces) {
-  if (phase_ != Phase::kServing || catalog_.recovering() || !early_.empty()) {
+  if (!settled_ || !early_.empty()) {
     return tl::make_unexpected(Refusal::kBusy);
   }
   if (catalog_.full()) return tl::make_unexpected(Refusal::kUnavailable);
@@ -431,9 +442,8 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
   const std::uint32_t known = catalog_.find_any(key);
   if (known != kNoEntry) {
     const TierEntry& entry = catalog_.at(known);
-    if (entry.version == object.version && (entry.flags & kEntryDamaged) == 0) {
-      return tl::make_unexpected(Refusal::kExists);
-    }
+    const bool readable = (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
+    if (readable && entry.version == object.version) return tl::make_unexpected(Refusal::kExists);
   }
   NewRecord record;
   record.header = {.key_bytes = static_cast<std::uint16_t>(object.key.size()),
@@ -459,7 +469,7 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
   record.pieces = std::move(pieces);
   record.ticket = next_ticket_++;
   catalog_.begin(key, {.order = record.header.order,
-                       .disk = slot->log->superblock().disk,
+                       .disks = std::uint64_t{1} << slot->log->superblock().disk,
                        .is_put = true,
                        .version = object.version});
   const std::uint64_t ticket = record.ticket;
@@ -476,7 +486,7 @@ std::vector<Log::Slot*> Log::holders_of(const TierKey& key) {
     if (!slot.log) continue;
     const std::uint32_t disk = slot.log->superblock().disk;
     const bool holds = (known != kNoEntry && disk_of(catalog_.at(known).place.segment) == disk) ||
-                       (unfinished != nullptr && unfinished->disk == disk);
+                       (unfinished != nullptr && (unfinished->disks >> disk & 1) != 0);
     if (holds || slot.log->needs_all_removals()) holders.push_back(&slot);
   }
   return holders;
@@ -500,11 +510,7 @@ void Log::forget(const TierKey& key, std::uint64_t namespace_id, const std::vect
 
 tl::expected<std::optional<std::uint64_t>, Log::Refusal> Log::remove(std::string_view text,
                                                                      std::uint64_t namespace_id) {
-  std::size_t waiting = early_.size();
-  for (const Slot& slot : slots_) {
-    if (slot.log) waiting = std::max(waiting, slot.log->waiting_removals());
-  }
-  if (waiting >= DiskLog::kMostRemovals) return tl::make_unexpected(Refusal::kBusy);
+  if (early_.size() + removals_.size() >= kMostRemovals) return tl::make_unexpected(Refusal::kBusy);
   const TierKey key = key_of(text, namespace_id);
   if (phase_ != Phase::kServing) {
     early_.push_back(
@@ -526,7 +532,9 @@ void Log::remove_as(std::uint64_t ticket, const TierKey& key, std::uint64_t name
     durable_removals_.push_back(ticket);
     return;
   }
-  catalog_.begin(key, {.order = order, .disk = holders.front()->superblock->disk});
+  std::uint64_t disks = 0;
+  for (const Slot* const slot : holders) disks |= std::uint64_t{1} << slot->superblock->disk;
+  catalog_.begin(key, {.order = order, .disks = disks});
   forget(key, namespace_id, holders, order, ticket);
 }
 
@@ -542,7 +550,9 @@ void Log::end_removal(const LogEnd& end) {
 void Log::acknowledge() {
   const Acknowledging when = acknowledging();
   if (when == Acknowledging::kLater) return;
-  for (const std::uint64_t ticket : durable_removals_) {
+  for (std::size_t i = 0; i < kEndsAtOnce && !durable_removals_.empty(); ++i) {
+    const std::uint64_t ticket = durable_removals_.front();
+    durable_removals_.pop_front();
     const auto removal = removals_.extract(ticket);
     const bool failed = when == Acknowledging::kNever;
     ended_.push_back({.ticket = ticket,
@@ -550,12 +560,19 @@ void Log::acknowledge() {
                       .error = failed ? removal.mapped().error : 0,
                       .header = {}});
   }
-  durable_removals_.clear();
 }
 
 const TierEntry* Log::find(std::string_view key, std::uint64_t namespace_id) const {
-  const std::uint32_t number = early_.empty() ? catalog_.find(key_of(key, namespace_id)) : kNoEntry;
-  return number == kNoEntry ? nullptr : &catalog_.at(number);
+  if (!early_.empty()) return nullptr;
+  const std::uint32_t number = catalog_.find(key_of(key, namespace_id));
+  if (number == kNoEntry || !disk_serves(catalog_.at(number))) return nullptr;
+  return &catalog_.at(number);
+}
+
+// A disk that failed, or has to be emptied, still has entries for a while.
+bool Log::disk_serves(const TierEntry& entry) const {
+  const DiskLog* const log = log_of(disk_of(entry.place.segment));
+  return !log->failed() && !log->must_empty();
 }
 
 std::optional<std::uint64_t> Log::read(std::string_view key, std::uint64_t namespace_id,
@@ -564,10 +581,9 @@ std::optional<std::uint64_t> Log::read(std::string_view key, std::uint64_t names
   std::uint64_t room = 0;
   for (const Piece& piece : to) room += piece.bytes;
   if (entry == nullptr || entry->length != room) return std::nullopt;
-  Slot* const slot = slot_of_disk(disk_of(entry->place.segment));
-  if (slot->log->failed()) return std::nullopt;
   const std::uint64_t ticket = next_ticket_++;
-  slot->log->read(ticket, catalog_.find(entry->key()), std::string(key), std::move(to), urgency);
+  log_of(disk_of(entry->place.segment))
+      ->read(ticket, catalog_.find(entry->key()), std::string(key), std::move(to), urgency);
   return ticket;
 }
 
@@ -598,6 +614,7 @@ void Log::take_dropped(std::vector<Dropped>& dropped) {
 std::uint64_t Log::next_work_ns() const {
   std::uint64_t next = UINT64_MAX;
   if (phase_ == Phase::kServing && !early_.empty()) return 0;
+  if (!durable_removals_.empty() && acknowledging() != Acknowledging::kLater) return 0;
   for (const Slot& slot : slots_) {
     if (slot.log) next = std::min(next, slot.log->next_work_ns());
   }

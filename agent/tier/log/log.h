@@ -72,6 +72,7 @@ class Log {
     std::uint64_t segment_bytes = 0;  // of new disks; 0: by the size of the disk
     // Random numbers for a new tier and its disks.
     std::uint64_t random = 0;
+    bool disks_not_opened = false;  // there are disks beside these, which may have objects
   };
   struct DiskPlan {
     DiskJobs* jobs = nullptr;
@@ -87,6 +88,8 @@ class Log {
   enum class Refusal : std::uint8_t { kExists, kBusy, kTooLarge, kUnavailable };
   // The pieces stay valid and unchanged until the end. An object of another version gives way.
   tl::expected<std::uint64_t, Refusal> put(const NewObject& object, std::vector<Piece> pieces);
+  // Removals that have not ended.
+  static constexpr std::size_t kMostRemovals = 65536;
   // From now on the object is not found. The end says that no restart brings the object back; kFailed:
   // a disk that failed may bring the object back. Nothing: no disk can have the object. kBusy: too many
   // removals wait.
@@ -165,7 +168,9 @@ class Log {
   void watch(Slot& slot);
   tl::expected<Slot*, Refusal> choose(const RecordHeader& header,
                                       const std::vector<Slot*>& holders);
-  Slot* slot_of_disk(std::uint32_t disk);
+  DiskLog* log_of(std::uint32_t disk) const;
+  bool disk_serves(const TierEntry& entry) const;
+  void settle();
   std::vector<Slot*> holders_of(const TierKey& key);
   void forget(const TierKey& key, std::uint64_t namespace_id, const std::vector<Slot*>& holders,
               std::uint64_t order, std::uint64_t ticket);
@@ -192,7 +197,8 @@ class Log {
   Catalog catalog_;
   std::uint64_t next_ticket_ = 1;
   std::unordered_map<std::uint64_t, Removal> removals_;
-  std::vector<std::uint64_t> durable_removals_;  // tickets that wait for acknowledging()
+  std::deque<std::uint64_t> durable_removals_;  // tickets that wait for acknowledging()
+  bool settled_ = false;                        // puts may come
   std::vector<LogEnd> ended_;
   std::vector<LogEnd> disk_ends_;
   std::vector<JobEnd> job_ends_;

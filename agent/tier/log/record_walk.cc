@@ -41,6 +41,10 @@ bool RecordWalk::is_ours(const RecordHeader& header) const {
          header.unit * kUnitBytes + header.record_bytes() <= segment_.bytes;
 }
 
+bool RecordWalk::is_known_removal(const RecordHeader& header) {
+  return header.kind == RecordKind::kRemoval && !removals_.insert(header.order).second;
+}
+
 std::optional<RecordWalk::Found> RecordWalk::next_in_footer() {
   if (done()) return std::nullopt;
   const auto front = read_record({bytes_.data() + at_, end_ - at_}, stamp_);
@@ -54,6 +58,7 @@ std::optional<RecordWalk::Found> RecordWalk::next_in_footer() {
   --missing_;
   const std::uint64_t header_checksum = front->header.header_checksum;
   sum_ = checksum(sum_, &header_checksum, sizeof(header_checksum));
+  if (is_known_removal(front->header)) return std::nullopt;
   return Found{.header = front->header, .key = front->key, .bytes = {}};
 }
 
@@ -69,9 +74,7 @@ std::optional<RecordWalk::Found> RecordWalk::next_in_segment() {
     const std::byte* const object = bytes_.data() + at_ + header.front_bytes();
     at_ += header.record_bytes();
     end_bytes_ = at_;
-    if (header.kind == RecordKind::kRemoval && !removals_.insert(header.order).second) {
-      return std::nullopt;  // the second copy
-    }
+    if (is_known_removal(header)) return std::nullopt;  // the second copy
     return Found{.header = header, .key = front->key, .bytes = {object, header.length}};
   }
   return std::nullopt;

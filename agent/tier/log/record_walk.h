@@ -38,10 +38,10 @@ class RecordWalk {
   // is not the one of this sequence.
   static std::optional<RecordWalk> over_footer(const Segment& segment,
                                                std::vector<std::byte> region);
-  // bytes: the segment from its start on. Each removal is found once.
+  // bytes: the segment from its start on.
   static RecordWalk over_segment(const Segment& segment, std::vector<std::byte> bytes);
 
-  // The next record. Nothing: at the end, or after a bounded number of bytes without a record.
+  // The next record; each removal comes once. Nothing: at the end, or after a bounded number of bytes without a record.
   std::optional<Found> next();
   bool done() const { return at_ >= end_; }
   // REQUIRES: done(). All records of the footer were found.
@@ -58,6 +58,7 @@ class RecordWalk {
   std::optional<Found> next_in_footer();
   std::optional<Found> next_in_segment();
   bool is_ours(const RecordHeader& header) const;
+  bool is_known_removal(const RecordHeader& header);
 
   Segment segment_;
   std::uint64_t stamp_;

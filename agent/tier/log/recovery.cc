@@ -8,7 +8,7 @@
 
 namespace mc::tier {
 
-Recovery::Recovery(Catalog& catalog, SegmentTable& segments, const Geometry& geometry)
+Recovery::Recovery(Catalog& catalog, SegmentTable& segments, const DiskGeometry& geometry)
     : catalog_(catalog),
       segments_(segments),
       geometry_(geometry),
@@ -21,23 +21,13 @@ void Recovery::begin_empty() {
   phase_ = Phase::kDone;
 }
 
-std::optional<Recovery::MarkedJob> Recovery::next_job() {
-  if (to_void_.empty()) return next_read();
-  const std::uint32_t number = to_void_.front();
-  to_void_.pop_front();
-  ++voiding_;
-  Job job{.kind = Job::Kind::kWrite,
-          .offset = offset_of(number),
-          .bytes = kHeaderBytes,
-          .pieces = {{nullptr, kHeaderBytes}},
-          .durable = true};
-  return MarkedJob{.job = std::move(job), .mark = mark_of(Read::kVoid, number)};
-}
-
 bool Recovery::may_read() const {
   if (must_empty_) return false;
   if (phase_ == Phase::kHeaders) {
     return (next_look_ < 2 * looks_.size() || !more_.empty()) && reading_ < kHeadersAtOnce;
+  }
+  if (salvage_) {
+    return salvage_->next < salvage_->bytes.size() / kBlockBytes && reading_ < kHeadersAtOnce;
   }
   if (phase_ != Phase::kRecords || unread_count() == 0) return false;
   // One whole segment at a time: it may have 256 MiB.
@@ -56,30 +46,31 @@ std::optional<Recovery::MarkedJob> Recovery::next_look() {
   }
   const auto read = static_cast<Read>(mark >> 32);
   Job job{.kind = Job::Kind::kRead, .urgency = Urgency::kLog};
-  job.offset = offset_of(static_cast<std::uint32_t>(mark));
+  job.offset = geometry_.offset_of(static_cast<std::uint32_t>(mark));
   job.bytes = read == Read::kHeader ? kHeaderBytes : kBlockBytes;
   if (read == Read::kBlock1) job.offset += kBlockBytes;
   if (read == Read::kTrailer) job.offset += geometry_.segment_bytes - kBlockBytes;
   return MarkedJob{.job = std::move(job), .mark = mark};
 }
 
-std::optional<Recovery::MarkedJob> Recovery::next_read() {
+std::optional<Recovery::MarkedJob> Recovery::next_job() {
   if (!may_read()) return std::nullopt;
   ++reading_;
   if (phase_ == Phase::kHeaders) return next_look();
+  if (salvage_) return next_salvage();
   Job job{.kind = Job::Kind::kRead, .urgency = Urgency::kLog};
   Unread next;
   if (!whole_.empty()) {
     next = whole_.front();
     whole_.pop_front();
-    job.offset = offset_of(next.number);
+    job.offset = geometry_.offset_of(next.number);
     job.bytes = geometry_.segment_bytes - next.unreadable_end;
   } else {
     std::pop_heap(sealed_.begin(), sealed_.end(), comes_later);
     next = sealed_.back();
     sealed_.pop_back();
     job.bytes = footer_region_bytes(segments_.at(next.number).footer_bytes);
-    job.offset = offset_of(next.number) + geometry_.segment_bytes - job.bytes;
+    job.offset = geometry_.offset_of(next.number) + geometry_.segment_bytes - job.bytes;
   }
   unread_[next.number] = next;
   return MarkedJob{.job = std::move(job), .mark = mark_of(Read::kRecords, next.number)};
@@ -88,13 +79,8 @@ std::optional<Recovery::MarkedJob> Recovery::next_read() {
 void Recovery::take_end(std::uint64_t mark, JobEnd end) {
   const auto read = static_cast<Read>(mark >> 32);
   const auto number = static_cast<std::uint32_t>(mark);
-  if (read == Read::kVoid) {
-    // A failed write fails the disk; the caller sees the end, too.
-    --voiding_;
-    segments_.free(number);
-    return;
-  }
   --reading_;
+  if (read == Read::kBlock) return take_salvage(number, end);
   if (read == Read::kRecords) {
     arrived_[number] = std::move(end);
     return;
@@ -125,11 +111,12 @@ void Recovery::take_look(Read read, std::uint32_t number, const JobEnd& end) {
 void Recovery::look_at_header(std::uint32_t number, std::span<const std::byte> block) {
   Look& look = looks_[number];
   const auto header = read_segment_header(block);
-  if (!header || (header->life == geometry_.life && header->segment != id_of(number))) {
+  if (!header || (header->life == geometry_.life && header->segment != geometry_.id_of(number))) {
     const bool zeros = std::all_of(block.begin(), block.end(),
                                    [](std::byte byte) { return byte == std::byte{0}; });
     if (!zeros) ++look.bad_blocks;
-  } else if (header->life == geometry_.life && header->sequence > look.sequence) {
+  } else if (header->life == geometry_.life) {
+    look.good_blocks = header->sequence == look.sequence ? look.good_blocks + 1 : 1;
     look.sequence = header->sequence;
     look.copies = header->copies != 0;
   }
@@ -150,6 +137,8 @@ void Recovery::begin_records() {
     Segment& segment = segments_.at(number);
     segment.sequence = segment.sealed_order = look.sequence;
     Unread unread{.number = number, .copies = look.copies};
+    unread.one_header = look.good_blocks < 2;
+    unread.was_sealed = look.trailer_unreadable;
     const auto& trailer = look.trailer;
     if (trailer && trailer->sequence == look.sequence &&
         footer_region_bytes(trailer->footer_bytes) < geometry_.segment_bytes) {
@@ -158,6 +147,7 @@ void Recovery::begin_records() {
       unread.max_order = trailer->max_order;
       unread.may_have_removals = trailer->removals > 0;
       unread.removals = trailer->removals;
+      unread.was_sealed = true;
       sealed_.push_back(unread);
     } else {
       unread.unreadable_end = look.trailer_unreadable ? kBlockBytes : 0;
@@ -182,48 +172,86 @@ bool Recovery::has_step() const {
   if (must_empty_) return false;
   if (phase_ == Phase::kDone) return catalog_.has_shadowed(geometry_.disk);
   const bool all_read =
-      phase_ == Phase::kRecords && unread_count() == 0 && reading_ == 0 && voiding_ == 0;
-  return walk_ || !arrived_.empty() || !to_void_.empty() || all_read || may_read();
+      phase_ == Phase::kRecords && unread_count() == 0 && reading_ == 0 && !salvage_;
+  return walk_ || !arrived_.empty() || all_read || may_read();
 }
 
 // The footer is damaged: all bytes before tell the same.
 void Recovery::read_whole(Unread unread) {
   unread_.erase(unread.number);
   Segment& segment = segments_.at(unread.number);
-  catalog_.forget_removals(id_of(unread.number), std::exchange(segment.removals, 0));
+  catalog_.forget_removals(geometry_.id_of(unread.number), std::exchange(segment.removals, 0));
   unread.whole = true;
   whole_.push_back(unread);
 }
 
-void Recovery::end_unread(const Unread& unread) {
-  if (unread.may_have_removals) {
-    must_empty_ = true;
+void Recovery::begin_salvage(const Unread& unread) {
+  salvage_.emplace(Salvage{.unread = unread});
+  salvage_->bytes.resize(geometry_.segment_bytes - unread.unreadable_end);
+  salvage_->left = static_cast<std::uint32_t>(salvage_->bytes.size() / kBlockBytes);
+}
+
+Recovery::MarkedJob Recovery::next_salvage() {
+  const std::uint32_t block = salvage_->next++;
+  return {.job = {.kind = Job::Kind::kRead,
+                  .urgency = Urgency::kLog,
+                  .offset = geometry_.offset_of(salvage_->unread.number) + block * kBlockBytes,
+                  .bytes = kBlockBytes},
+          .mark = mark_of(Read::kBlock, block)};
+}
+
+void Recovery::take_salvage(std::uint32_t block, const JobEnd& end) {
+  Salvage& salvage = *salvage_;
+  if (end.outcome == JobEnd::Outcome::kDone) {
+    std::copy(end.bytes.begin(), end.bytes.end(),
+              salvage.bytes.begin() + static_cast<std::ptrdiff_t>(block * kBlockBytes));
   } else {
-    to_void_.push_back(unread.number);
+    ++salvage.lost;
   }
+  --salvage.left;
+  // Two blocks may have both copies of a removal; the trailer would count it.
+  const std::uint32_t most = salvage.unread.was_sealed ? kMostLost : 1;
+  if (salvage.lost > most) salvage.next = static_cast<std::uint32_t>(salvage.bytes.size());
+  const bool given_up = salvage.lost > most && reading_ == 0;
+  if (salvage.left > 0 && !given_up) return;
+  Salvage done = std::move(salvage);
+  salvage_.reset();
+  if (given_up) return end_unread(done.unread);
+  begin_walk_over(done.unread, std::move(done.bytes));
+}
+
+// The segment cannot be read. Without removals, the cleaner takes it as it is.
+void Recovery::end_unread(const Unread& unread) {
+  if (unread.may_have_removals) must_empty_ = true;
+  segments_.at(unread.number).state = SegmentState::kSealed;
+  segments_.set_clean_first(unread.number);
   unread_.erase(unread.number);
+}
+
+RecordWalk::Segment Recovery::segment_of(std::uint32_t number) const {
+  return {.id = geometry_.id_of(number),
+          .sequence = segments_.at(number).sequence,
+          .life = geometry_.life,
+          .bytes = geometry_.segment_bytes};
 }
 
 // Returns false if there is no segment to walk over yet.
 bool Recovery::begin_walk() {
   if (walk_) return true;
+  if (salvage_) return false;
   if (arrived_.empty()) {
-    const bool idle = unread_count() == 0 && reading_ == 0 && to_void_.empty() && voiding_ == 0;
+    const bool idle = unread_count() == 0 && reading_ == 0;
     if (idle) look_at_shadowed();
     if (idle && !catalog_.has_shadowed(geometry_.disk)) phase_ = Phase::kDone;
     return false;
   }
   auto [number, end] = std::move(*arrived_.begin());
   arrived_.erase(arrived_.begin());
-  walking_ = number;
   Unread unread = unread_[number];
   const bool read = end.outcome == JobEnd::Outcome::kDone;
-  const RecordWalk::Segment what{.id = id_of(number),
-                                 .sequence = segments_.at(number).sequence,
-                                 .life = geometry_.life,
-                                 .bytes = geometry_.segment_bytes};
   if (!unread.whole) {
-    if (read) walk_ = RecordWalk::over_footer(what, std::move(end.bytes));
+    if (read) walk_ = RecordWalk::over_footer(segment_of(number), std::move(end.bytes));
+    walking_ = number;
     if (walk_) return true;
     if (!read) {
       unread.unreadable_end = footer_region_bytes(segments_.at(number).footer_bytes);
@@ -232,16 +260,21 @@ bool Recovery::begin_walk() {
     return false;
   }
   if (!read) {
-    end_unread(unread);
+    begin_salvage(unread);
     return false;
   }
-  walk_ = RecordWalk::over_segment(what, std::move(end.bytes));
-  writer_.emplace(id_of(number), what.sequence,
-                  SegmentWriter::Geometry{.offset = offset_of(number),
+  begin_walk_over(unread, std::move(end.bytes));
+  return true;
+}
+
+void Recovery::begin_walk_over(const Unread& unread, std::vector<std::byte> bytes) {
+  walking_ = unread.number;
+  walk_ = RecordWalk::over_segment(segment_of(unread.number), std::move(bytes));
+  writer_.emplace(geometry_.id_of(unread.number), segments_.at(unread.number).sequence,
+                  SegmentWriter::Geometry{.offset = geometry_.offset_of(unread.number),
                                           .bytes = geometry_.segment_bytes,
                                           .life = geometry_.life,
                                           .copies = unread.copies});
-  return true;
 }
 
 // Sums the bytes of the present record. Returns false if bytes are left for the next step.
@@ -339,7 +372,10 @@ void Recovery::end_segment() {
   ++counters_.segments;
   unread_.erase(walking_);
   segment.state = SegmentState::kSealed;
+  // Another damaged block would cost the segment.
+  if (unread.one_header) segments_.set_clean_first(walking_);
   if (!writer_) return;
+  if (unread.was_sealed || unread.one_header) writer_->end_batches();
   writer_->set_end(end_bytes);
   segment.footer_bytes = writer_->footer_bytes();
   if (writer_->has_room_for_footer()) {

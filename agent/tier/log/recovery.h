@@ -32,14 +32,7 @@ class Recovery {
   struct Counters {
     std::uint64_t segments = 0, objects = 0, outdated = 0;
   };
-  struct Geometry {
-    std::uint32_t disk = 0;
-    std::uint64_t first_offset = 0;
-    std::uint64_t segment_bytes = 0;
-    std::uint64_t life = 0;
-  };
-
-  Recovery(Catalog& catalog, SegmentTable& segments, const Geometry& geometry);
+  Recovery(Catalog& catalog, SegmentTable& segments, const DiskGeometry& geometry);
   // The disk begins a life: nothing is read, and all segments are free.
   void begin_empty();
 
@@ -67,10 +60,11 @@ class Recovery {
 
  private:
   enum class Phase : std::uint8_t { kHeaders, kRecords, kDone };
-  // What the blocks of a segment's header and its trailer say.
+  // Header and trailer of a segment.
   struct Look {
     std::uint64_t sequence = 0;  // 0: no good header of this life
     std::uint32_t bad_blocks = 0;
+    std::uint32_t good_blocks = 0;
     bool copies = false;
     bool trailer_unreadable = false;
     std::optional<Trailer> trailer = {};
@@ -79,6 +73,8 @@ class Recovery {
     std::uint64_t max_order = UINT64_MAX;
     std::uint32_t number = 0;
     bool copies = false;
+    bool one_header = false;  // of two
+    bool was_sealed = false;  // or may have been: an earlier footer may be on the disk
     bool may_have_removals = true;
     std::uint32_t removals = 0;        // known to be there
     bool whole = false;                // all bytes are read, up to the last ones
@@ -87,6 +83,15 @@ class Recovery {
   static bool comes_later(const Unread& left, const Unread& right) {
     return left.max_order < right.max_order;
   }
+  // A segment that cannot be read as a whole, block by block.
+  struct Salvage {
+    Unread unread;
+    std::vector<std::byte> bytes = {};  // zeros for blocks that cannot be read
+    std::uint32_t next = 0;             // block
+    std::uint32_t left = 0;             // that have not ended
+    std::uint32_t lost = 0;
+  };
+  static constexpr std::uint32_t kMostLost = 64;
   // A record of an unsealed segment, whose bytes are being summed.
   struct Summing {
     RecordWalk::Found record;
@@ -94,7 +99,7 @@ class Recovery {
     std::uint64_t done = 0;
   };
   // Of a mark, above the number of the segment.
-  enum class Read : std::uint64_t { kHeader, kTrailer, kBlock0, kBlock1, kRecords, kVoid };
+  enum class Read : std::uint64_t { kHeader, kTrailer, kBlock0, kBlock1, kRecords, kBlock };
   static std::uint64_t mark_of(Read read, std::uint32_t number) {
     return static_cast<std::uint64_t>(read) << 32 | number;
   }
@@ -104,17 +109,17 @@ class Recovery {
   static constexpr std::uint32_t kStepShadowed = 16;
   static constexpr std::uint64_t kStepBytes = 1 << 20;
 
-  std::uint32_t id_of(std::uint32_t number) const { return segment_id(geometry_.disk, number); }
-  std::uint64_t offset_of(std::uint32_t number) const {
-    return geometry_.first_offset + number * geometry_.segment_bytes;
-  }
   bool may_read() const;
-  std::optional<MarkedJob> next_read();
   std::optional<MarkedJob> next_look();
+  void begin_salvage(const Unread& unread);
+  MarkedJob next_salvage();
+  void take_salvage(std::uint32_t block, const JobEnd& end);
+  void begin_walk_over(const Unread& unread, std::vector<std::byte> bytes);
   void take_look(Read read, std::uint32_t number, const JobEnd& end);
   void look_at_header(std::uint32_t number, std::span<const std::byte> block);
   void begin_records();
   std::size_t unread_count() const { return whole_.size() + sealed_.size(); }
+  RecordWalk::Segment segment_of(std::uint32_t number) const;
   bool begin_walk();
   bool sum_some(std::uint64_t& bytes);
   void apply(const RecordWalk::Found& found);
@@ -125,20 +130,19 @@ class Recovery {
 
   Catalog& catalog_;
   SegmentTable& segments_;
-  Geometry geometry_;
+  const DiskGeometry& geometry_;
   Phase phase_ = Phase::kHeaders;
   bool must_empty_ = false;
   std::vector<Look> looks_;
   std::uint32_t next_look_ = 0;     // headers and trailers, two a segment
   std::deque<std::uint64_t> more_;  // marks of further looks
   std::uint64_t looks_left_ = 0;    // that have not ended
-  std::deque<std::uint32_t> to_void_;
-  std::uint32_t voiding_ = 0;
-  std::deque<Unread> whole_;    // without a good footer
-  std::vector<Unread> sealed_;  // a heap: the highest order first
+  std::deque<Unread> whole_;        // without a good footer
+  std::vector<Unread> sealed_;      // a heap: the highest order first
   std::uint32_t reading_ = 0;
   std::map<std::uint32_t, Unread> unread_;   // being read or applied, by number
   std::map<std::uint32_t, JobEnd> arrived_;  // by number
+  std::optional<Salvage> salvage_;
   std::optional<RecordWalk> walk_;
   std::optional<Summing> summing_;
   std::uint32_t walking_ = 0;  // number of the segment

@@ -14,9 +14,23 @@
 #include <deque>
 #include <vector>
 
+#include "agent/tier/layout/layout.h"
+
 namespace mc::tier {
 
 enum class SegmentState : std::uint8_t { kUnread, kFree, kOpen, kSealing, kSealed, kCleaning };
+
+// Where the segments of a disk are.
+struct DiskGeometry {
+  std::uint32_t disk = 0;
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t life = 0;  // of the segments; the superblock may have the next one already
+
+  std::uint32_t id_of(std::uint32_t number) const { return segment_id(disk, number); }
+  std::uint64_t offset_of(std::uint32_t number) const {
+    return kFirstSegmentOffset + number * segment_bytes;
+  }
+};
 
 struct Segment {
   std::uint64_t sequence = 0;      // the order at which the segment was opened

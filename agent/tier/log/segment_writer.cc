@@ -130,7 +130,7 @@ void SegmentWriter::add_to_footer(const RecordHeader& header, std::string_view k
       checksum(footer_checksum_, &header.header_checksum, sizeof(header.header_checksum));
   max_order_ = std::max(max_order_, header.order);
   ++records_;
-  if (header.kind == RecordKind::kRemoval) ++removals_;
+  if (header.kind == RecordKind::kRemoval) removal_orders_.insert(header.order);
 }
 
 Job SegmentWriter::make_footer(std::uint64_t sealed_order) {
@@ -138,7 +138,7 @@ Job SegmentWriter::make_footer(std::uint64_t sealed_order) {
                   .max_order = max_order_,
                   .footer_bytes = footer_bytes(),
                   .records = records_,
-                  .removals = removals_,
+                  .removals = removals(),
                   .footer_checksum = footer_checksum_,
                   .sealed_order = sealed_order};
   seal(trailer, stamp_);

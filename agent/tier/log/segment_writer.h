@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/tier/jobs/disk_jobs.h"
@@ -50,6 +51,12 @@ class SegmentWriter {
 
   std::uint32_t segment() const { return segment_; }
   bool copies() const { return geometry_.copies; }
+  // Different ones: a crash during cleaning may leave a removal twice.
+  std::uint32_t removals() const { return static_cast<std::uint32_t>(removal_orders_.size()); }
+  // Recovery: an earlier footer of this segment may be on the disk, or only one good header. Such a segment
+  // gets a footer, but no further batch.
+  void end_batches() { may_go_on_ = false; }
+  bool may_go_on() const { return may_go_on_; }
   std::uint32_t footer_bytes() const { return static_cast<std::uint32_t>(footer_.size()); }
   // Whether a batch with this record fits behind the last one.
   bool fits(const NewRecord& record) const;
@@ -99,7 +106,9 @@ class SegmentWriter {
   std::uint64_t footer_checksum_;
   std::uint64_t end_bytes_ = 0;  // of the last batch; 0: the header is not written yet
   std::uint64_t max_order_ = 0;
-  std::uint32_t records_ = 0, removals_ = 0;
+  std::uint32_t records_ = 0;
+  std::unordered_set<std::uint64_t> removal_orders_;
+  bool may_go_on_ = true;
   std::vector<std::byte> footer_;
 };
 
