@@ -154,6 +154,9 @@ Status Agent::open_tier() {
     return {MC_INTERNAL, "getrandom() failed; the kernel gives no random numbers"};
   }
   tier_ = std::make_unique<tier::Tier>(plan);
+  tiered_pools_ =
+      std::make_unique<TieredPools>(tier_->log(), options_.tier_endurance_bytes_per_day, now_ns());
+  server_.set_disks(tiered_pools_.get());
   for (const int fd : tier_->wait_fds()) {
     if (Status status = events_.watch(fd, [this] { loop_->on_tier_event(); }); !status.ok()) {
       return status;
@@ -193,20 +196,21 @@ Status Agent::join_cluster(const OpenCluster& open_cluster) {
 void Agent::build_parts(std::uint64_t started_ns) {
   sessions_ = std::make_unique<Sessions>(options_, *node_, *kept_, events_, server_, wake_.get());
   namespaces_ = std::make_unique<Namespaces>(
-      Namespaces::Surroundings{options_, *node_, *kept_, events_, cluster_.get(), wake_.get()},
+      Namespaces::Surroundings{options_, *node_, *kept_, events_, cluster_.get(),
+                               tiered_pools_.get(), wake_.get()},
       [this](const std::string& tenant, std::vector<std::uint64_t>& pins) {
         if (sessions_) sessions_->collect_pins(tenant, pins);
       },
       [this] { server_.retry_waiting(now_ns()); });
   admin_ = std::make_unique<Admin>(
       Admin::Parts{loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, recent_events_,
-                   cluster_.get(), tier_.get(), started_ns,
+                   cluster_.get(), tier_.get(), tiered_pools_.get(), started_ns,
                    [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
   control_ = std::make_unique<Control>(options_, embedded_, *admin_, *namespaces_, *sessions_,
                                        server_, events_, wake_.get());
   loop_ = std::make_unique<AgentLoop>(
       AgentLoop::Parts{options_, events_, server_, *sessions_, *namespaces_, *control_,
-                       cluster_.get(), tier_.get(), loop_times_},
+                       cluster_.get(), tier_.get(), tiered_pools_.get(), loop_times_},
       [this](std::uint64_t now) { every_tick(now); });
 }
 

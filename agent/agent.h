@@ -31,6 +31,7 @@
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
 #include "agent/tier/tier.h"
+#include "agent/tiering/tiered_pools.h"
 
 namespace mc::agent {
 
@@ -95,6 +96,7 @@ class Agent {
   LoopTimes loop_times_;
   std::unique_ptr<Namespaces> namespaces_;
   std::unique_ptr<tier::Tier> tier_;  // null without tier_paths; destroyed before the pools
+  std::unique_ptr<TieredPools> tiered_pools_;  // destroyed before the tier; the pools outlive both
   std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Admin> admin_;

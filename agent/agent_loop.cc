@@ -111,7 +111,10 @@ void AgentLoop::on_cluster_event() {
     now = end_ns;
   }
   if (namespaces_.shrinks() && now >= next_shrink_ns_) now = shrink_some(now);
-  if (tier_ != nullptr && now >= next_tier_ns_) now = work_on_tier(now);
+  if (tier_ != nullptr) {
+    if (tiered_pools_->take_new_work()) schedule_tier(now);
+    if (now >= next_tier_ns_) now = work_on_tier(now);
+  }
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
     next_idle_check_ns_ = now + ActiveChannels::kIdleNs;
@@ -132,14 +135,20 @@ std::uint64_t AgentLoop::shrink_some(std::uint64_t now) {
   return end_ns;
 }
 
-// One step of each disk's log. Returns the time.
+void AgentLoop::schedule_tier(std::uint64_t now) {
+  const std::uint64_t next = std::min(tiered_pools_->next_ns(), now + kTickNs);
+  next_tier_ns_ = std::min(next_tier_ns_, std::max(next, tier_pause_ns_));
+}
+
+// One step of each disk's log, and of the requests that wait for it. Returns the time.
 std::uint64_t AgentLoop::work_on_tier(std::uint64_t now) {
   tier_->do_work(now);
+  if (tiered_pools_->advance(now)) server_.finish_remote_requests(now);
   const std::uint64_t end_ns = now_ns();
   times_.add(LoopTimes::Cause::kTier, end_ns - now);
-  const std::uint64_t next = std::min(tier_->log().next_work_ns(), end_ns + kTickNs);
   tier_pause_ns_ = end_ns + kStepPause * (end_ns - now);
-  next_tier_ns_ = std::max(next, tier_pause_ns_);
+  next_tier_ns_ = UINT64_MAX;
+  schedule_tier(end_ns);
   return end_ns;
 }
 
@@ -183,7 +192,10 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_ != nullptr) until = std::min(until, cluster_->next_poll_ns());
   if (namespaces_.shrinks()) until = std::min(until, next_shrink_ns_);
-  if (tier_ != nullptr) until = std::min(until, next_tier_ns_);
+  if (tier_ != nullptr) {
+    if (tiered_pools_->take_new_work()) schedule_tier(now);
+    until = std::min(until, next_tier_ns_);
+  }
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
   woken_ = true;

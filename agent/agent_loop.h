@@ -21,6 +21,7 @@
 #include "agent/server/server.h"
 #include "agent/sessions/sessions.h"
 #include "agent/tier/tier.h"
+#include "agent/tiering/tiered_pools.h"
 #include "libmc/base/core_sharing.h"
 
 namespace mc::agent {
@@ -34,8 +35,9 @@ class AgentLoop {
     Sessions& sessions;
     Namespaces& namespaces;
     Control& control;
-    Cluster* cluster;  // null for an agent without a cluster
-    tier::Tier* tier;  // null for an agent without a tier
+    Cluster* cluster;           // null for an agent without a cluster
+    tier::Tier* tier;           // null for an agent without a tier
+    TieredPools* tiered_pools;  // of the tier
     LoopTimes& times;
   };
   // every_tick: further work of a tick, every 100 ms.
@@ -49,6 +51,7 @@ class AgentLoop {
         control_(parts.control),
         cluster_(parts.cluster),
         tier_(parts.tier),
+        tiered_pools_(parts.tiered_pools),
         times_(parts.times),
         every_tick_(std::move(every_tick)) {}
 
@@ -66,6 +69,7 @@ class AgentLoop {
   bool poll_cluster(std::uint64_t now_ns);
   std::uint64_t do_periodic_work(std::uint64_t now_ns);
   std::uint64_t shrink_some(std::uint64_t now_ns);
+  void schedule_tier(std::uint64_t now_ns);
   std::uint64_t work_on_tier(std::uint64_t now_ns);
   void handle_events(int timeout_ms);
   bool spin(std::uint64_t now_ns);
@@ -82,6 +86,7 @@ class AgentLoop {
   Control& control_;
   Cluster* const cluster_;
   tier::Tier* const tier_;
+  TieredPools* const tiered_pools_;
   LoopTimes& times_;
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;

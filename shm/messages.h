@@ -235,7 +235,7 @@ struct Welcome {
   std::uint32_t clustered = 0;  // other hosts may hold an object: kFetch, kExists
   std::uint32_t index_parts = 0;
   std::uint32_t pool_parts = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t on_disks = 0;  // local disks may hold an object: kFetch, kExists
 };
 
 // Decodes the fixed part of a message of type T; nullopt if the bytes are no such message. text:

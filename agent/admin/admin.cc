@@ -195,7 +195,7 @@ Json::Value Admin::status() {
     }
     all_pins &= held.has_value();
     pins += held.value_or(0);
-    reserved_bytes += session->reserved_bytes;
+    reserved_bytes += session->reserved_bytes();
     if (value["sessions"].size() < kMostSessions) {
       value["sessions"].append(session_status(*session, held));
     }
@@ -215,6 +215,26 @@ Json::Value Admin::tier() const {
   value["objects"] = u64(log.object_count());
   value["memory_bytes"] = u64(log.memory_bytes());
   value["recovering"] = log.recovering();
+  const Demoter::Counters& demotions = at_.tiered_pools->demotions();
+  value["demoted"] = u64(demotions.objects);
+  value["demoted_bytes"] = u64(demotions.bytes);
+  value["demoted_before"] = u64(demotions.same);
+  value["lost_busy"] = u64(demotions.busy);
+  value["lost_endurance"] = u64(demotions.saving);
+  value["lost_too_large"] = u64(demotions.too_large);
+  value["lost_no_disk"] = u64(demotions.no_disk);
+  value["lost_failed"] = u64(demotions.failed);
+  const TierReads::Counters& reads = at_.tiered_pools->reads();
+  value["read"] = u64(reads.objects);
+  value["read_bytes"] = u64(reads.bytes);
+  value["promoted"] = u64(reads.promoted);
+  value["served_on_the_way"] = u64(reads.on_the_way);
+  value["misses"] = u64(reads.misses);
+  value["reads_not_ready"] = u64(reads.not_ready);
+  value["reads_damaged"] = u64(reads.damaged);
+  value["reads_failed"] = u64(reads.failed);
+  value["reads_no_room"] = u64(reads.no_room);
+  value["read_durations"] = durations_json(reads.durations);
   value["disks"] = Json::Value(Json::arrayValue);
   for (const auto& [disk, engine, cache] : at_.tier->report()) {
     Json::Value row;
@@ -328,8 +348,8 @@ Json::Value Admin::session_status(const Session& session, std::optional<std::uin
   value["channels"] = open;
   value["connected"] = session.connection_fd >= 0;
   value["suspected"] = session.suspected;
-  value["reserved_bytes"] = u64(session.reserved_bytes);
-  value["reservations"] = u64(session.reserved.size());
+  value["reserved_bytes"] = u64(session.reserved_bytes());
+  value["reservations"] = u64(session.reserved().size());
   value["staging_bytes"] = u64(session.staging_bytes());
   value["contributed_bytes"] = u64(session.header()->contributed_bytes.load_relaxed());
   if (pins) value["pinned_objects"] = u64(*pins);
@@ -414,7 +434,7 @@ Json::Value Admin::waits_for(const Tenant& tenant) {
   value["sessions"] = Json::Value(Json::arrayValue);
   for (const auto& [id, session] : at_.sessions.all()) {
     if (session->tenant.get() != &tenant) continue;
-    const std::uint64_t bytes = Server::reserved_in_tail_bytes(*session);
+    const std::uint64_t bytes = session->reserved_in_tail_bytes();
     if (bytes == 0) continue;
     Json::Value item;
     item["id"] = u64(id);

@@ -19,6 +19,7 @@
 #include "agent/sessions/node_state.h"
 #include "agent/sessions/sessions.h"
 #include "agent/tier/tier.h"
+#include "agent/tiering/tiered_pools.h"
 #include "libmc/log/recent_events.h"
 
 namespace mc::agent {
@@ -35,6 +36,7 @@ class Admin {
     const log::RecentEvents* recent_events;  // null for an agent without a log of its own
     Cluster* cluster;                        // null for an agent without a cluster
     const tier::Tier* tier;                  // null for an agent without a tier
+    const TieredPools* tiered_pools;         // of the tier
     std::uint64_t started_ns;                // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
   };

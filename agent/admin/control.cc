@@ -374,7 +374,7 @@ void Control::ask_for_reservation_cache(std::uint64_t now) {
     tenant->next_reservation_cache_question_ns = now + kReservationCacheQuestionPeriodNs;
     for (const auto& [id, session] : sessions_.all()) {
       if (session->tenant != tenant || session->connection_fd < 0) continue;
-      if (Server::reserved_in_tail_bytes(*session) == 0) continue;
+      if (session->reserved_in_tail_bytes() == 0) continue;
       answer(session->connection_fd, shm::ControlType::kReservationCacheWanted, {});
     }
   }

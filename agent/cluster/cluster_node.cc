@@ -211,6 +211,10 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       announcer_->flush(now_ns);
       puts_->begin(remote_request, *tenant);
       break;
+    case RemoteRequest::Kind::kForget:  // for LocalDisks
+      for (RemoteRequest::Item& item : remote_request->items)
+        operations_.settle(*remote_request, item, MC_UNSUPPORTED);
+      break;
   }
 }
 

@@ -170,6 +170,30 @@ constexpr MetricRow kTierRows[] = {
     {"objects", kGauge, "mc_tier_objects", "Objects on the disks of the tier"},
     {"memory_bytes", kGauge, "mc_tier_memory_bytes", "Memory for the index of the tier"},
     {"recovering", kGauge, "mc_tier_recovering", "1: the disks are being read after a start"},
+    {"demoted", kCounter, "mc_tier_demotions_total",
+     "Evicted objects that are on a disk since then"},
+    {"demoted_bytes", kCounter, "mc_tier_demoted_bytes_total", "Bytes of these objects"},
+    {"demoted_before", kCounter, "mc_tier_demoted_before_total",
+     "Evicted objects that a disk had already"},
+    {"lost_busy", kCounter, "mc_tier_not_demoted_total",
+     "Evicted objects that no disk has, by the reason", "reason=busy"},
+    {"lost_endurance", kCounter, "mc_tier_not_demoted_total", "", "reason=endurance"},
+    {"lost_too_large", kCounter, "mc_tier_not_demoted_total", "", "reason=too_large"},
+    {"lost_no_disk", kCounter, "mc_tier_not_demoted_total", "", "reason=no_disk"},
+    {"lost_failed", kCounter, "mc_tier_not_demoted_total", "", "reason=failed"},
+    {"read", kCounter, "mc_tier_served_objects_total", "Objects read from disks for gets"},
+    {"read_bytes", kCounter, "mc_tier_served_bytes_total", "Bytes of these objects"},
+    {"promoted", kCounter, "mc_tier_promotions_total",
+     "Of these objects, those that came back into the pool"},
+    {"served_on_the_way", kCounter, "mc_tier_served_on_the_way_total",
+     "Evicted objects served before they were on a disk"},
+    {"misses", kCounter, "mc_tier_misses_total",
+     "Gets of objects that neither pool nor disks have"},
+    {"reads_not_ready", kCounter, "mc_tier_read_failures_total",
+     "Gets that ended without an answer from the disks, by the reason", "reason=starting"},
+    {"reads_damaged", kCounter, "mc_tier_read_failures_total", "", "reason=damaged"},
+    {"reads_failed", kCounter, "mc_tier_read_failures_total", "", "reason=disk"},
+    {"reads_no_room", kCounter, "mc_tier_read_failures_total", "", "reason=no_room"},
 };
 
 // One sample for each disk, with the label `disk`.
@@ -203,6 +227,8 @@ constexpr const char* kStagesName = "mc_remote_get_seconds";
 constexpr const char* kStagesHelp =
     "Durations of gets from other hosts by stage: the master's answer (locate), a holder's answer "
     "(ask), the bytes (read), and all together (whole)";
+constexpr const char* kTierReadName = "mc_tier_read_seconds";
+constexpr const char* kTierReadHelp = "Durations of gets of objects on disks";
 constexpr const char* kRailsName = "mc_rails";
 constexpr const char* kRailsHelp =
     "Lanes to all peers by state: up, down, or idle (closed until the next use)";
@@ -386,6 +412,8 @@ std::string metrics_text(const Json::Value& status) {
   if (const Json::Value* const tier = member(status, "tier")) {
     const Scope scope[] = {{*tier, {}}};
     add_rows(out, kTierRows, scope);
+    out.begin(kHistogram, kTierReadName, kTierReadHelp);
+    add_durations(out, {}, member(*tier, "read_durations"));
     std::vector<Scope> disks;
     if (const Json::Value* const all = member(*tier, "disks"); all != nullptr && all->isArray()) {
       for (const Json::Value& each : *all) disks.push_back({each, {{"disk", text(each, "path")}}});
@@ -408,6 +436,7 @@ std::string metrics_table() {
   describe(out, kNamespaceRows, "`namespace`");
   describe(out, kClusterRows, "");
   describe(out, kTierRows, "");
+  describe(out, kTierReadName, kHistogram, "", kTierReadHelp);
   describe(out, kDiskRows, "`disk`");
   return out;
 }

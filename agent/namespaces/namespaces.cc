@@ -146,6 +146,7 @@ std::shared_ptr<Tenant> Namespaces::make_tenant(const NamespaceOptions& options)
                                          ? options_.reads_without_lease
                                          : options.reads_without_lease;
   tenant->reads_need_lease = tenant->clustered && without_lease == "miss";
+  tenant->wants_disks = options.tier;
   tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
   tenant->quota_option_bytes = options_.session_quota_bytes;
   tenant->own_pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
@@ -222,6 +223,9 @@ Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
     around_.events.unwatch(chunk_event);
     return status;
   }
+  // A namespace of an admin verb may be dropped, while a disk keeps its objects.
+  const bool stays = !tenant->temporary && !tenant->clustered;
+  if (around_.disks != nullptr && stays && tenant->wants_disks) around_.disks->add_tenant(tenant);
   keep(*tenant);
   tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   tenants_[tenant->name] = std::move(tenant);

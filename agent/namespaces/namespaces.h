@@ -37,8 +37,9 @@ class Namespaces {
     const NodeState& node;
     KeptFiles& kept;
     EventLoop& events;
-    Cluster* cluster;  // null for an agent without a cluster
-    int wake;          // a scrubber with findings signals this eventfd
+    Cluster* cluster;   // null for an agent without a cluster
+    LocalDisks* disks;  // null for an agent without a tier
+    int wake;           // a scrubber with findings signals this eventfd
   };
   // on_room: called when a pool has grown.
   Namespaces(const Surroundings& around, CollectPins collect_pins, std::function<void()> on_room);

@@ -132,6 +132,9 @@ std::vector<OptionRow<Options>> make_host_rows() {
       row<&O::tier_bytes>(
           "tier_bytes", size(kLeastTier, kMaxAnyPoolBytes, true),
           "bytes that the tier takes on each of tier_paths; 0: the present size of the file or device"),
+      row<&O::tier_endurance_bytes_per_day>(
+          "tier_endurance_bytes_per_day", size(kLeastTier, kMaxAnyPoolBytes, true),
+          "bytes that may be written to all tier_paths together in a day; if they run short, only objects that were read again go there; 0: no limit"),
   };
 }
 
@@ -232,6 +235,8 @@ std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
       tenant_row<&N::local>(
           "local", toggle(),
           "true: a namespace of this host alone, even if the agent is in a cluster"),
+      tenant_row<&N::tier>("tier", toggle(),
+                           "true: evicted objects go to the agent's tier_paths, if there are any"),
   };
 }
 

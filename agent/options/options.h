@@ -24,6 +24,7 @@ struct NamespaceOptions {
   std::string name = "default";
   bool isolated = false;                  // mode = "direct" | "isolated"
   bool local = false;                     // this host only, also in a cluster
+  bool tier = true;                       // evicted objects go to Options::tier_paths
   std::uint64_t pool_bytes = 0;           // 0: Options::pool_bytes
   std::uint64_t max_pool_bytes = 0;       // upper limit of a resize; 0: this host's memory
   std::uint64_t capacity_bytes = 0;       // upper limit of live objects; 0: the pool's size
@@ -60,8 +61,9 @@ struct Options {
   std::string metrics_listen = "127.0.0.1:9464";  // host:port, or kNoPort
   std::string http_token_file;                    // for metrics_listen beyond loopback
   // The tier on local disks.
-  std::string tier_paths;        // comma-separated; empty: none
-  std::uint64_t tier_bytes = 0;  // of each path; 0: the present size
+  std::string tier_paths;                          // comma-separated; empty: none
+  std::uint64_t tier_bytes = 0;                    // of each path; 0: the present size
+  std::uint64_t tier_endurance_bytes_per_day = 0;  // of all paths together; 0: no limit
   // The cluster. Without cluster_store, masters and master_listen the agent is alone.
   std::string cluster_store;  // URL: redis://… etcd://… http://…
   std::string masters;        // comma-separated addresses

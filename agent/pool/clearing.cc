@@ -134,7 +134,7 @@ bool Clearing::make_leave(std::uint32_t id) {
   const shm::Entry& entry = index_.entry(id);
   if (entry.length.load_relaxed() <= kMaxMoveBytes && mover_.move(id)) return true;
   if (key_field(entry).pin == MC_PIN_HARD) return false;
-  evictor_.evict(id, EvictionReason::kRoom);
+  evictor_.evict(id, EvictionReason::kRoom, Evictor::Bytes::kGoNow);
   return true;
 }
 

@@ -12,6 +12,10 @@ namespace {
 
 // Between requests a full pool keeps this fraction of itself free.
 constexpr std::uint64_t kHeadroomShare = 256;
+// With a tier: free, or on the way to a disk.
+constexpr std::uint64_t kTierHeadroomShare = 32;
+// Objects that are evicted together when a first batch has not left enough room.
+constexpr std::uint64_t kFurther = 16;
 constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
 // A pool with fewer objects has objects too large to be evicted ahead of demand.
 constexpr std::uint64_t kFewestForHeadroom = 1024;
@@ -54,29 +58,45 @@ void Evictor::keep_headroom(bool shrinking) {
   live_.catch_up(kAdoptedAtOnce);
   const std::uint64_t most = reservations_ + 1;
   reservations_ = 0;
-  const std::uint64_t reserved = pool_.reserved_bytes();
-  const std::uint64_t headroom = std::min(reserved / kHeadroomShare, kMaxHeadroomBytes);
+  const std::uint64_t headroom = headroom_bytes();
   if (limbo_.check_is_due(headroom / 2)) limbo_.check();
   limbo_.free_some(most);
-  if (pool_.growing() || shrinking || live_.count() < kFewestForHeadroom) return;
-  if (pool_.used_bytes() > reserved - headroom + limbo_.bytes()) {
+  if (pool_.growing() || shrinking || !keeps_headroom()) return;
+  const std::uint64_t leaving = limbo_.bytes() + limbo_.held_bytes();
+  if (pool_.used_bytes() > pool_.reserved_bytes() - headroom + leaving) {
     evict_batch(std::min(most, kBatch));
   }
 }
 
+// Objects that are larger than the headroom are evicted when a put needs their room.
+bool Evictor::keeps_headroom() const {
+  const std::uint64_t count = live_.count();
+  if (count >= kFewestForHeadroom) return true;
+  return demotion_ != nullptr && demotion_->takes_objects() &&
+         live_.bytes() <= count * headroom_bytes();
+}
+
+std::uint64_t Evictor::headroom_bytes() const {
+  const std::uint64_t share =
+      demotion_ != nullptr && demotion_->takes_objects() ? kTierHeadroomShare : kHeadroomShare;
+  return std::min(pool_.reserved_bytes() / share, kMaxHeadroomBytes);
+}
+
 bool Evictor::evict_some(std::uint64_t bytes) {
   const std::uint64_t most = std::clamp<std::uint64_t>(live_.count() / 64, 1, kBatch);
-  const std::uint64_t start = counters_.evicted_bytes;
+  const std::uint64_t start = gone_bytes_;
   std::uint64_t count = 0;
-  while (count < most || counters_.evicted_bytes - start < bytes) {
-    const std::uint64_t evicted = evict_batch(most);
+  while (count < most || gone_bytes_ - start < bytes) {
+    const std::uint64_t evicted =
+        count == 0 ? evict_batch(most)
+                   : evict_batch(std::min(most, kFurther), EvictionReason::kRoom, Bytes::kGoNow);
     if (evicted == 0) break;
     count += evicted;
   }
   return count > 0;
 }
 
-std::uint64_t Evictor::evict_batch(std::uint64_t most, EvictionReason reason) {
+std::uint64_t Evictor::evict_batch(std::uint64_t most, EvictionReason reason, Bytes bytes) {
   std::array<std::uint32_t, kBatch> victims;
   std::size_t count = 0;
   while (count < std::min(most, kBatch)) {
@@ -92,27 +112,33 @@ std::uint64_t Evictor::evict_batch(std::uint64_t most, EvictionReason reason) {
   for (std::size_t i = 0; i < count; ++i) {
     // A victim may have left already, with its group.
     if (state_of(index_.entry(victims[i])) == shm::EntryState::kLive) {
-      evict_forgotten(victims[i], reason);
+      evict_forgotten(victims[i], reason, bytes);
     }
   }
   return count;
 }
 
-void Evictor::evict(std::uint32_t id, EvictionReason reason) {
+void Evictor::evict(std::uint32_t id, EvictionReason reason, Bytes bytes) {
   live_.forget(id);
-  evict_forgotten(id, reason);
+  evict_forgotten(id, reason, bytes);
 }
 
 // REQUIRES: the policy has forgotten the victim.
-void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason) {
-  const auto evict_entry = [this, reason](std::uint32_t id) {
+void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason, Bytes bytes) {
+  const auto evict_entry = [this, reason, bytes](std::uint32_t id) {
     const shm::Entry& entry = index_.entry(id);
     index_.table().erase(entry.hash.load_relaxed(), id);
     ++counters_.evictions;
     ++counters_.evictions_for[static_cast<std::size_t>(reason)];
     counters_.evicted_bytes += entry.length.load_relaxed();
     departures_.note_eviction(entry.hash.load_relaxed(), reason);
-    live_.retire(id);
+    // Nobody may find the members of a group that was not published.
+    const bool held =
+        demotion_ != nullptr && reason != EvictionReason::kGroup &&
+        demotion_->begin(
+            {.entry = id, .used = live_.was_used(id), .may_stay = bytes == Bytes::kMayStay});
+    if (!held) gone_bytes_ += entry.length.load_relaxed();
+    live_.retire(id, held ? LiveObjects::Bytes::kHeld : LiveObjects::Bytes::kFree);
     MC_FAILPOINT("evict.after_limbo");
   };
   const auto group = live_.group(attribute_field(index_.entry(victim)).group);

@@ -31,6 +31,8 @@ class Evictor {
         counters_(counters),
         capacity_bytes_(capacity_bytes) {}
 
+  // Null: evicted objects are lost.
+  void set_demotion(Demotion* demotion) { demotion_ = demotion; }
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
   // A lower capacity evicts objects with the next calls of fit_capacity().
   void set_capacity(std::uint64_t bytes) { capacity_bytes_ = bytes; }
@@ -43,22 +45,29 @@ class Evictor {
   // Evicts until an object of this length under this key fits, which replaces the key's object.
   bool make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length);
   // Evicts until extents of this many bytes are gone, and at least a batch, since a single fence
-  // serves the whole batch. Returns false if no object can be evicted.
+  // serves the whole batch. A demotion may hold bytes of the first batch only, so that a put waits for no
+  // disk. Returns false if no object can be evicted.
   bool evict_some(std::uint64_t bytes);
+  // Whether a demotion may hold the bytes of the victims.
+  enum class Bytes : std::uint8_t { kMayStay, kGoNow };
   // Evicts up to this many objects, 128 at most, and their groups. Returns the number of victims.
-  std::uint64_t evict_batch(std::uint64_t most, EvictionReason reason = EvictionReason::kRoom);
+  std::uint64_t evict_batch(std::uint64_t most, EvictionReason reason = EvictionReason::kRoom,
+                            Bytes bytes = Bytes::kMayStay);
   // Evicts this object and its group.
-  void evict(std::uint32_t entry, EvictionReason reason);
+  void evict(std::uint32_t entry, EvictionReason reason, Bytes bytes = Bytes::kMayStay);
   // Called for every granted reservation.
   void note_reservation() { ++reservations_; }
   // Frees the entries without a pin, and evicts as many objects as came, so that a put finds room
   // without waiting for an eviction. In small steps: the next request may be there already.
   void keep_headroom(bool shrinking);
+  // keep_headroom() keeps as many bytes free. A demotion may hold as much, so that a slow disk delays no put.
+  std::uint64_t headroom_bytes() const;
 
  private:
   // Objects that a full pool evicts at once: a single fence and look at all pins serve the batch.
   static constexpr std::uint64_t kBatch = 128;
-  void evict_forgotten(std::uint32_t victim, EvictionReason reason);
+  void evict_forgotten(std::uint32_t victim, EvictionReason reason, Bytes bytes = Bytes::kMayStay);
+  bool keeps_headroom() const;
 
   ObjectIndex& index_;
   ExtentPool& pool_;
@@ -66,8 +75,10 @@ class Evictor {
   Limbo& limbo_;
   Departures& departures_;
   StoreCounters& counters_;
+  Demotion* demotion_ = nullptr;
   std::uint64_t capacity_bytes_;
   std::uint64_t reservations_ = 0;  // since the last keep_headroom()
+  std::uint64_t gone_bytes_ = 0;    // of evicted objects that no demotion holds
 };
 
 }  // namespace mc::agent

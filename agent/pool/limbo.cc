@@ -31,6 +31,17 @@ void Limbo::add(std::uint32_t id) {
   waiting_.push_back(id);
 }
 
+void Limbo::hold(std::uint32_t id) {
+  held_bytes_ += pool_bytes(index_.entry(id).length.load_relaxed());
+  ++held_count_;
+}
+
+void Limbo::release(std::uint32_t id) {
+  held_bytes_ -= pool_bytes(index_.entry(id).length.load_relaxed());
+  --held_count_;
+  add(id);
+}
+
 bool Limbo::check_is_due(std::uint64_t unchecked_bytes) const {
   return unchecked_count_ >= kCheckEntries ||
          (unchecked_count_ > 0 && unchecked_bytes_ >= unchecked_bytes);

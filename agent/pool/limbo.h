@@ -4,7 +4,7 @@
 //   and then checks the version; the agent changes the version and then reads the pins. An entry
 //   that no pin names after check() can therefore be freed.
 // Threads: the agent's loop.
-// Owns: the two lists of entries.
+// Owns: the two lists of entries; a held entry is in no list.
 // Trusts: its caller; pins are numbers that are only compared.
 #pragma once
 
@@ -26,6 +26,9 @@ class Limbo {
 
   // REQUIRES: the entry's state is kLimbo.
   void add(std::uint32_t entry);
+  // The same for an entry whose bytes are being written to a disk: the entry stays until release().
+  void hold(std::uint32_t entry);
+  void release(std::uint32_t entry);
   // Reads all pins after a full fence, and finds the entries without a pin.
   void check();
   // True if the entries that came since the last check() are worth the cost of a check().
@@ -37,8 +40,9 @@ class Limbo {
   // All pins of the namespace, sorted.
   std::vector<std::uint64_t> sorted_pins() const;
 
-  std::uint64_t count() const { return waiting_.size() + unpinned_.size(); }
-  std::uint64_t bytes() const { return bytes_; }  // of the pool
+  std::uint64_t count() const { return waiting_.size() + unpinned_.size() + held_count_; }
+  std::uint64_t bytes() const { return bytes_; }  // of the pool, without the held entries
+  std::uint64_t held_bytes() const { return held_bytes_; }
   // Bytes that readers keep in the tail that a shrink removes.
   std::uint64_t tail_bytes() const;
   std::uint64_t memory_bytes() const { return waiting_.capacity() * sizeof(std::uint32_t); }
@@ -54,6 +58,7 @@ class Limbo {
   std::uint64_t bytes_ = 0;              // of both lists
   std::uint64_t unchecked_count_ = 0;    // added since the last check()
   std::uint64_t unchecked_bytes_ = 0;    // the bytes of these
+  std::uint64_t held_count_ = 0, held_bytes_ = 0;
 };
 
 }  // namespace mc::agent

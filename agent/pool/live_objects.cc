@@ -26,6 +26,7 @@ std::uint32_t steady_seconds() { return static_cast<std::uint32_t>(now_ns() / kS
     note_soft_pin(id, attribute_field(index_.entry(id)).soft_pin_until_s);
   }
   bytes_ += order.length;
+  if (notes_uses_) note_use(id, false);
   ++counters_.puts;
   counters_.put_bytes += order.length;
   if (listener_ != nullptr) listener_->on_live(id, order);
@@ -85,9 +86,15 @@ LiveObjects::Pending LiveObjects::pending_of(std::uint32_t id) const {
   policy_->insert(arrival);
 }
 
+void LiveObjects::note_use(std::uint32_t id, bool used) {
+  if (id >= used_.size()) used_.resize(std::size_t{id} + 1);
+  used_[id] = used;
+}
+
 void LiveObjects::touch(std::uint32_t id) {
   admit_pending();
   admit_adopted(id);
+  if (notes_uses_) note_use(id, true);
   policy_->touch(id);
 }
 
@@ -104,10 +111,10 @@ void LiveObjects::forget(std::uint32_t id) {
   if (!adopted_.take(id)) policy_->erase(id);
 }
 
-void LiveObjects::retire(std::uint32_t id) {
+void LiveObjects::retire(std::uint32_t id, Bytes bytes) {
   index_.set_state(id, shm::EntryState::kLimbo);
   bytes_ -= index_.entry(id).length.load_relaxed();
-  limbo_.add(id);
+  bytes == Bytes::kHeld ? limbo_.hold(id) : limbo_.add(id);
   if (!soft_pins_.empty()) soft_pins_.erase(id);
   if (!groups_.empty()) forget_group_member(id);
   if (listener_ != nullptr) listener_->on_gone(id);
@@ -129,6 +136,7 @@ void LiveObjects::replace_moved(std::uint32_t from, std::uint32_t to) {
   forget(from);
   pending_.push_back(pending_of(to));
   bytes_ += length;
+  if (notes_uses_) note_use(to, was_used(from));
   if (attribute.group != 0) groups_[attribute.group].push_back(to);
   if (field.pin == MC_PIN_SOFT) note_soft_pin(to, attribute.soft_pin_until_s);
   ++counters_.moves;

@@ -48,6 +48,10 @@ class LiveObjects {
       : index_(index), limbo_(limbo), counters_(counters), policy_(std::move(policy)) {}
 
   void set_listener(StoreListener* listener) { listener_ = listener; }
+  // Takes note of uses from now on, for was_used().
+  void note_uses() { notes_uses_ = true; }
+  // True if a reader has used the object since its put.
+  bool was_used(std::uint32_t entry) const { return entry < used_.size() && used_[entry]; }
   // Notes a new live object. The policy learns of the object later: before a question to the
   // policy, or in catch_up().
   void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
@@ -64,7 +68,8 @@ class LiveObjects {
   // Takes an object from the policy.
   void forget(std::uint32_t entry);
   // Sends an object to limbo. REQUIRES: the object is in no table and unknown to the policy.
-  void retire(std::uint32_t entry);
+  enum class Bytes : std::uint8_t { kFree, kHeld };
+  void retire(std::uint32_t entry, Bytes bytes = Bytes::kFree);
   // Takes an object out of policy and table, and sends the object to limbo.
   void remove(std::uint32_t entry);
   // Replaces an entry by the entry of the moved object, in a single store. The old bytes go to
@@ -82,7 +87,9 @@ class LiveObjects {
     return policy_->resident_count() + pending_.size() + adopted_.count();
   }
   std::string_view policy_name() const { return policy_->name(); }
-  std::uint64_t memory_bytes() const { return policy_->memory_bytes() + adopted_.memory_bytes(); }
+  std::uint64_t memory_bytes() const {
+    return policy_->memory_bytes() + adopted_.memory_bytes() + used_.capacity() / 8;
+  }
 
  private:
   struct Pending {
@@ -96,6 +103,7 @@ class LiveObjects {
   void insert(const Pending& object);
   void set_level(std::uint32_t entry, PinLevel level);
   void note_soft_pin(std::uint32_t entry, std::uint32_t until_s);
+  void note_use(std::uint32_t entry, bool used);
   void forget_group_member(std::uint32_t entry);
 
   ObjectIndex& index_;
@@ -109,6 +117,8 @@ class LiveObjects {
   std::unordered_map<std::uint32_t, std::uint32_t> soft_pins_;  // entry -> expiry, steady seconds
   std::uint64_t next_expiry_ns_ = 0;
   std::uint64_t bytes_ = 0;
+  bool notes_uses_ = false;
+  std::vector<bool> used_;  // by entry
 };
 
 // The clock of soft pins.

@@ -384,7 +384,7 @@ std::uint64_t ObjectStore::free_bytes() const {
 }
 
 ObjectStore::Evicting ObjectStore::evict_towards(std::uint64_t wanted_bytes) {
-  const auto have = [&] { return free_bytes() + limbo_.bytes() >= wanted_bytes; };
+  const auto have = [&] { return free_bytes() + limbo_bytes() >= wanted_bytes; };
   const std::uint64_t start = counters_.evictions;
   Evicting state = have() ? Evicting::kDone : Evicting::kMore;
   while (state == Evicting::kMore && counters_.evictions - start < kEvictedInStep) {

@@ -131,8 +131,18 @@ class ObjectStore {
                          std::uint64_t checksum, std::span<shm::Word64* const> pins);
   // The listener for objects from now on; null for none.
   void set_listener(StoreListener* listener) { live_.set_listener(listener); }
+  // Takes objects that are evicted from now on; null for none.
+  void set_demotion(Demotion* demotion) {
+    live_.note_uses();
+    evictor_.set_demotion(demotion);
+  }
+  // The store keeps as many bytes free ahead of demand, and a Demotion may hold as many.
+  std::uint64_t headroom_bytes() const { return evictor_.headroom_bytes(); }
+  // REQUIRES: the Demotion holds the entry.
+  void end_demotion(std::uint32_t entry) { limbo_.release(entry); }
   // Prefetches the memory that publishing this reservation under this key needs.
   void prefetch(std::string_view key, std::uint32_t entry) const;
+  bool has(std::string_view key) const { return index_->find(key, index_->hash(key)).has_value(); }
   bool remove(std::string_view key) { return remove(key, Removal::kByClient); }
   enum class Removal { kByClient, kByCluster };
   bool remove(std::string_view key, Removal why);
@@ -167,7 +177,7 @@ class ObjectStore {
   std::uint64_t live_bytes() const { return live_.bytes(); }
   std::uint64_t live_count() const { return live_.count(); }
   std::uint64_t limbo_count() const { return limbo_.count(); }
-  std::uint64_t limbo_bytes() const { return limbo_.bytes(); }
+  std::uint64_t limbo_bytes() const { return limbo_.bytes() + limbo_.held_bytes(); }
   // Bytes that readers keep in the tail that a shrink removes.
   std::uint64_t limbo_tail_bytes() const { return limbo_.tail_bytes(); }
   std::uint64_t reserved_count() const { return reserved_count_; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interface through which an ObjectStore reports objects that come and go. The
-//   cluster listens and informs the master. A store without a cluster has no listener.
+// The interfaces through which an ObjectStore reports objects that come and go. The
+//   cluster listens and informs the master. A store without a cluster has no listener. A tier on local
+//   disks takes objects that are evicted.
 // Threads: the agent's loop. The calls come from within the store's own calls, so a listener must
 //   not call the store.
 // Owns: nothing.
@@ -38,6 +39,21 @@ class StoreListener {
   virtual void on_moved(std::uint32_t from, std::uint32_t to) = 0;
   // The entry can no longer be found; its key and length are still readable.
   virtual void on_gone(std::uint32_t entry) = 0;
+};
+
+class Demotion {
+ public:
+  virtual ~Demotion() = default;
+  struct Leaving {
+    std::uint32_t entry = 0;  // live
+    bool used = false;        // a reader has used the object since its put
+    bool may_stay = true;     // false: a request waits for the bytes
+  };
+  // An object is about to be evicted. Returns true if the object's bytes must stay until
+  // ObjectStore::end_demotion().
+  virtual bool begin(const Leaving& object) = 0;
+  // False: begin() takes no object now.
+  virtual bool takes_objects() const = 0;
 };
 
 }  // namespace mc::agent

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rest of the cluster, as the agent's loop and its Server see the cluster. Work for
-//   other hosts is a RemoteRequest: the Server begins the request, and looks at the request again
-//   when the cluster reports completions. agent/cluster/ implements the interface. An agent without
-//   a cluster has no implementation, and pays a null check.
+// The rest of the cluster and the local disks, as the agent's loop and its Server see them. Work for
+//   other hosts or for the disks is a RemoteRequest: the Server begins the request, and looks at the
+//   request again when its end is reported. agent/cluster/ implements Cluster, and agent/tiering/
+//   implements LocalDisks. An agent without one of them has no implementation, and pays a null check.
 // Threads: the agent's loop.
 // Owns: nothing; requests are shared with the Server.
 // Trusts: its caller; the Server has checked keys and lengths.
@@ -25,14 +25,15 @@ namespace mc::agent {
 struct RemoteRequest {
   enum class Kind : std::uint8_t {
     kAnnounce,  // ends when the master knows the objects in these entries
-    kFetch,     // objects that other hosts hold, for readers on this host
-    kExists,    // existence and length, on any host
+    kFetch,     // objects that other hosts or the disks hold, for readers on this host
+    kExists,    // existence and length, on any host or disk
     kRemove,
+    kForget,    // ends when no restart brings an earlier object of the key back from a disk
     kPlace,     // ends when another host holds the object
     kReplicas,  // ends when as many hosts hold the objects as wanted
   };
   struct Item {
-    std::string key;                 // all kinds but kAnnounce
+    std::string key;                 // all kinds but kAnnounce, which has the entry
     std::uint32_t entry = kNoEntry;  // kAnnounce: input. kFetch: output
     shm::Word64* pin = nullptr;      // kFetch: the slot for the reader's pin
     std::uint64_t length = 0;        // kExists, output: length of the object
@@ -66,6 +67,30 @@ struct RemoteRequest {
     item.status = status;
     --open_count;
   }
+};
+
+// Ends requests of tenants with `on_disks`.
+class LocalDisks {
+ public:
+  virtual ~LocalDisks() = default;
+
+  // Objects that are evicted from the tenant's pool go to the disks from now on. Sets Tenant::on_disks.
+  virtual void add_tenant(const std::shared_ptr<Tenant>& tenant) = 0;
+  // True if a disk has the object, or soon will. After a start the disks may still be read: then false.
+  virtual bool has(const Tenant& tenant, std::string_view key) const = 0;
+  // True if a restart may bring back an object of the key: a disk has, or soon will have, a record of the key,
+  // damaged or not, or a removal is under way.
+  virtual bool may_bring_back(const Tenant& tenant, std::string_view key) const = 0;
+  // Whether forget() may be called so many times. False: too many removals are under way; ask again later.
+  virtual bool may_forget(std::size_t count) const = 0;
+  // The pool has a new object of the key, and may_bring_back() was false. Disks that are still being read after
+  // a start forget theirs; nobody waits for that.
+  virtual void created(const Tenant& tenant, std::string_view key) = 0;
+  // Begins an item of a kForget, as soon as the pool has the later object. The caller counts open items.
+  virtual void forget(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item) = 0;
+  // kFetch, kExists, kRemove.
+  virtual void begin(const std::shared_ptr<RemoteRequest>& remote_request,
+                     std::uint64_t now_ns) = 0;
 };
 
 class Cluster {

@@ -18,9 +18,8 @@ constexpr std::uint32_t kPrefetchItems = 16;
 
 static_assert(shm::kReservationUnitBytes == kGranuleBytes);
 
-std::uint64_t round_to_granules(std::uint64_t bytes) {
-  return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
-}
+// True if objects of the namespace may be on other hosts or on disks.
+bool has_elsewhere(const Tenant& tenant) { return tenant.clustered || tenant.on_disks; }
 
 // Operations that are refused in isolated namespaces. There, the agent itself writes every
 // reservation, so a client must not publish or give back a reservation.
@@ -94,7 +93,7 @@ mc_status Server::status_of(ObjectStore::Put put) {
 [[gnu::hot]] void Server::start(Session& session, std::uint32_t number,
                                 const shm::Request& request) {
   ChannelState& channel = session.channels[number];
-  if (!session.unheard.empty()) take_back_unheard(session, number, request.request_id);
+  session.take_back_unheard(number, request.request_id);
   Work work{.session = &session,
             .channel = number,
             .request = request,
@@ -107,8 +106,7 @@ mc_status Server::status_of(ObjectStore::Put put) {
     ++session.bad_request_count;
     if (work.remote_request) work.remote_request->abandoned = true;
     if (work.elsewhere.remote_request) work.elsewhere.remote_request->abandoned = true;
-    give_back_copy(work);
-    complete(work, MC_BUSY);
+    end_waiting(work, MC_BUSY, MC_BUSY);
     return;
   }
   // The longest wait that a client may ask for: see MC_MAX_TIMEOUT_NS.
@@ -160,9 +158,9 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
       complete(work, MC_OK);
       return Step::kDone;
     case shm::Op::kFetch:
-      return ask_cluster(work, RemoteRequest::Kind::kFetch);
+      return ask_elsewhere(work, RemoteRequest::Kind::kFetch);
     case shm::Op::kExists:
-      return ask_cluster(work, RemoteRequest::Kind::kExists);
+      return ask_elsewhere(work, RemoteRequest::Kind::kExists);
   }
   return Step::kDone;
 }
@@ -189,11 +187,6 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-// True if a further reservation of this size would exceed the session's quota.
-bool Server::over_quota(const Session& session, std::uint64_t bytes) {
-  return session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes();
-}
-
 [[gnu::hot]] ObjectStore::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict,
                                                 std::uint32_t& entry) {
   Session& session = *work.session;
@@ -204,22 +197,13 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
   const GrantedTo to{work.channel, work.request.request_id};
   const ObjectStore::Reserve result =
       session.tenant->store->reserve(session.id, to, bytes, evict, entry);
-  if (result == ObjectStore::Reserve::kOk) {
-    session.reserved.insert(entry);
-    // The ledger counts like the pool: a thousand reservations of 1 byte hold a thousand granules.
-    session.reserved_bytes += round_to_granules(bytes);
-  }
+  if (result == ObjectStore::Reserve::kOk) session.enter(entry, bytes);
   return result;
-}
-
-[[gnu::hot]] void Server::drop_from_ledger(Session& session, std::uint32_t entry,
-                                           std::uint64_t bytes) {
-  if (session.reserved.erase(entry) > 0) session.reserved_bytes -= round_to_granules(bytes);
 }
 
 [[gnu::hot]] void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
-  if (over_quota(session, bytes)) return;
+  if (session.over_quota(bytes)) return;
   // An object without room under capacity_bytes must be offered to another host before the client
   // writes.
   const ObjectStore& store = *session.tenant->store;
@@ -231,7 +215,7 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
   const PoolExtents extents = session.tenant->store->extents(entry);
   if (extents.count != 1) {
     session.tenant->store->abandon(session.id, entry);
-    drop_from_ledger(session, entry, bytes);
+    session.drop_from_ledger(entry, bytes);
     return;
   }
   result.refill_entry = entry;
@@ -247,13 +231,12 @@ Server::Step Server::reserve(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;
   const std::uint64_t bytes = work.request.a;
-  auto* results =
-      work.session->channels[work.channel].shared->arguments + work.request.argument_offset;
+  auto* results = session.channels[work.channel].shared->arguments + work.request.argument_offset;
   mc_status status = MC_OK;
   if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
   if (bytes > session.tenant->session_quota_bytes()) status = MC_TOO_LARGE;
   while (status == MC_OK && work.next < work.request.item_count) {
-    if (over_quota(session, bytes)) {
+    if (session.over_quota(bytes)) {
       status = MC_QUOTA_EXCEEDED;
       break;
     }
@@ -291,14 +274,28 @@ Server::Step Server::reserve(Work& work) {
 }
 
 void Server::abandon(Work& work) {
+  Session& session = *work.session;
   while (work.next < work.request.item_count && work.next_item()) {
-    const bool mine = give_back(*work.session, named_entry(*work.session, work.item.fields));
+    const bool mine = session.give_back(session.named_entry(work.item.fields));
     work.finish_item(mine ? MC_OK : MC_INVALID_ARGUMENT);
   }
   complete(work, work.first_failure);
 }
 
 // ---- Put ----------------------------------------------------------------------------------------
+
+// kNoSpace: the put must wait.
+[[gnu::hot]] ObjectStore::Put Server::publish(Work& work, const PutOrder& order) {
+  const Session& session = *work.session;
+  ObjectStore& store = *session.tenant->store;
+  if (session.tenant->on_disks) {
+    if (!disks_->may_forget(1)) return ObjectStore::Put::kNoSpace;
+    const bool there = !order.upsert && store.is_reserved_by(session.id, order.entry) &&
+                       !store.has(order.key) && disks_->has(*session.tenant, order.key);
+    if (there) return ObjectStore::Put::kExisted;
+  }
+  return store.publish(session.id, order);
+}
 
 // Prefetches the memory of the items of a batch, so that the cache misses overlap.
 [[gnu::hot]] void Server::prefetch_items(const Work& work) {
@@ -321,10 +318,10 @@ void Server::abandon(Work& work) {
       break;
     }
     PutOrder order = work.order();
-    order.entry = named_entry(session, work.item.fields);
+    order.entry = session.named_entry(work.item.fields);
     const bool mine = store.is_reserved_by(session.id, order.entry);
     const std::uint64_t bytes = mine ? store.reserved_length(order.entry) : 0;
-    const ObjectStore::Put result = store.publish(session.id, order);
+    const ObjectStore::Put result = publish(work, order);
     if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
     shm::ItemResult item = Work::kNothing;
     if (mine && result == ObjectStore::Put::kExisted) {
@@ -334,10 +331,10 @@ void Server::abandon(Work& work) {
         item = {MC_OK, order.entry, extents.at[0].offset_bytes, store.generation_of(order.entry)};
       } else {
         store.abandon(session.id, order.entry);
-        drop_from_ledger(session, order.entry, bytes);
+        session.drop_from_ledger(order.entry, bytes);
       }
     } else if (mine) {
-      drop_from_ledger(session, order.entry, bytes);
+      session.drop_from_ledger(order.entry, bytes);
       if (work.item.fields.want_refill != 0) refill(work, round_to_granules(bytes), item);
     }
     note_put(work, order, result);
@@ -361,15 +358,21 @@ Server::Step Server::put_group(Work& work) {
   std::vector<PutOrder> orders;
   for (const shm::ArgumentReader::Item& item : items) {
     PutOrder& order = orders.emplace_back(Work::order_of(item, work.request));
-    order.entry = named_entry(session, item.fields);
+    order.entry = session.named_entry(item.fields);
     if (!store.is_reserved_by(session.id, order.entry)) continue;
-    drop_from_ledger(session, order.entry, store.reserved_length(order.entry));
+    session.drop_from_ledger(order.entry, store.reserved_length(order.entry));
   }
   return publish_group(work, orders);
 }
 
 // REQUIRES: the reservations of the orders are out of the session's ledger.
 Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
+  const Tenant& tenant = *work.session->tenant;
+  if (tenant.on_disks && !disks_->may_forget(orders.size())) {
+    for (const PutOrder& order : orders) tenant.store->abandon(work.session->id, order.entry);
+    end_group(work, MC_BUSY, 0);
+    return Step::kDone;
+  }
   std::size_t failed = 0;
   const ObjectStore::Put result =
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
@@ -400,8 +403,8 @@ void Server::end_group(Work& work, mc_status status, std::size_t failed) {
 // ---- Other verbs --------------------------------------------------------------------------------
 
 Server::Step Server::remove(Work& work) {
-  if (cluster_ != nullptr && work.session->tenant->clustered) {
-    return ask_cluster(work, RemoteRequest::Kind::kRemove);
+  if (has_elsewhere(*work.session->tenant)) {
+    return ask_elsewhere(work, RemoteRequest::Kind::kRemove);
   }
   while (work.next < work.request.item_count && work.next_item()) {
     const std::string_view key{reinterpret_cast<const char*>(work.item.key),
@@ -424,21 +427,18 @@ void Server::set_pin(Work& work) {
 }
 
 mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id) {
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (it->session != &session || it->channel != channel || it->request.request_id != request_id) {
-      continue;
+  for (std::list<Work>* const list : {&waiting_, &away_}) {
+    const auto it = std::ranges::find_if(*list, [&](const Work& work) {
+      return work.session == &session && work.channel == channel &&
+             work.request.request_id == request_id;
+    });
+    if (it == list->end()) continue;
+    if (list == &away_) {
+      cut_short(*it, MC_CANCELLED);
+    } else {
+      end_waiting(*it, MC_CANCELLED, MC_CANCELLED);
     }
-    give_back_copy(*it);
-    complete(*it, MC_CANCELLED);
-    stop_waiting(waiting_, it);
-    return MC_OK;
-  }
-  for (auto it = away_.begin(); it != away_.end(); ++it) {
-    if (it->session != &session || it->channel != channel || it->request.request_id != request_id) {
-      continue;
-    }
-    cut_short(*it, MC_CANCELLED);
-    stop_waiting(away_, it);
+    stop_waiting(*list, it);
     return MC_OK;
   }
   return MC_NOT_FOUND;
@@ -466,61 +466,22 @@ void Server::retry_waiting(std::uint64_t now_ns) {
       ++it;
       continue;
     }
-    give_back_copy(work);
     ++work.session->tenant->store->counters().no_space;
-    complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
+    end_waiting(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE, MC_TIMEOUT);
     it = stop_waiting(waiting_, it);
   }
 }
 
-// ---- The ledger ---------------------------------------------------------------------------------
-
-// The reservations of a session. A reservation goes back alone, with the end of the session,
-// or because the client never received the answer that named the reservation.
-
-[[gnu::hot]] std::uint32_t Server::named_entry(const Session& session, const shm::PutItem& fields) {
-  const ObjectStore& store = *session.tenant->store;
-  const bool other = store.is_reserved_by(session.id, fields.entry) &&
-                     store.generation_of(fields.entry) != fields.generation;
-  return other ? kNoEntry : fields.entry;
-}
-
-bool Server::give_back(Session& session, std::uint32_t entry) {
-  ObjectStore& store = *session.tenant->store;
-  if (!store.is_reserved_by(session.id, entry)) return false;
-  const std::uint64_t bytes = store.reserved_length(entry);
-  store.abandon(session.id, entry);
-  drop_from_ledger(session, entry, bytes);
-  return true;
-}
-
-std::uint64_t Server::reserved_in_tail_bytes(const Session& session) {
-  const ObjectStore& store = *session.tenant->store;
-  std::uint64_t bytes = 0;
-  for (const std::uint32_t entry : session.reserved) bytes += store.tail_bytes(entry);
-  return bytes;
-}
-
-void Server::expect_repeats(Session& session) {
-  session.unheard.clear();
-  for (const std::uint32_t entry : session.reserved) {
-    const GrantedTo to = session.tenant->store->granted_to(entry);
-    session.unheard[{to.channel, to.request_id}].push_back(entry);
+// unfinished: the status of items that are stored, while a disk may still bring back an earlier object.
+void Server::end_waiting(Work& work, mc_status status, mc_status unfinished) {
+  give_back_copy(work);
+  if (work.remote_request && work.remote_request->kind == RemoteRequest::Kind::kForget) {
+    for (RemoteRequest::Item& item : work.remote_request->items) {
+      work.remote_request->settle(item, unfinished);
+      if (item.status != MC_OK) work.override_result(item);
+    }
   }
-}
-
-void Server::take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id) {
-  const auto found = session.unheard.find({channel, request_id});
-  if (found == session.unheard.end()) return;
-  const ObjectStore& store = *session.tenant->store;
-  for (const std::uint32_t entry : found->second) {
-    // The client may have used or returned the entry since then, and the entry may be granted
-    // again.
-    const bool same = store.is_reserved_by(session.id, entry) &&
-                      store.granted_to(entry) == GrantedTo{channel, request_id};
-    if (same) give_back(session, entry);
-  }
-  session.unheard.erase(found);
+  complete(work, status);
 }
 
 void Server::forget(const Session& session) {
@@ -540,24 +501,20 @@ void Server::forget(const Session& session) {
 void Server::release(Session& session) {
   forget(session);
   if (cluster_ != nullptr) cluster_->forget_session(session.id);
-  session.unheard.clear();
-  for (const std::uint32_t entry : session.reserved) {
-    session.tenant->store->abandon(session.id, entry);
-    MC_FAILPOINT("session.release_one");
-  }
-  session.reserved.clear();
-  session.reserved_bytes = 0;
+  session.give_back_all();
 }
 
-// ---- Requests to the cluster --------------------------------------------------------------------
+// ---- Requests to the cluster and the disks ------------------------------------------------------
 
-// Objects that are fetched, looked up or removed on other hosts,
-// and puts that end when the master knows the objects.
+// Objects that are fetched, looked up or removed on other hosts or disks, and puts that end when the
+// master knows the objects, or when the disks have forgotten earlier ones.
 
 // After a put of the current item: which parts the cluster has to do before the put ends.
 [[gnu::hot]] void Server::note_put(Work& work, const PutOrder& order, ObjectStore::Put result) {
-  if (cluster_ == nullptr || !work.session->tenant->clustered) return;
+  const Tenant& tenant = *work.session->tenant;
   const bool stored = result == ObjectStore::Put::kStored;
+  if (tenant.on_disks) forget_earlier(work, order, result);
+  if (cluster_ == nullptr || !tenant.clustered) return;
   if (stored && (work.request.flags & shm::kFlagLocal) == 0) {
     RemoteRequest::Item item;
     item.entry = order.entry;
@@ -565,6 +522,26 @@ void Server::release(Session& session) {
     add(work.remote_request, RemoteRequest::Kind::kAnnounce, std::move(item));
   }
   if (stored || result == ObjectStore::Put::kExisted) await_replicas(work, order);
+}
+
+// The put of the current item ends when no disk can bring back an earlier object of the key. A repeated
+// upsert finds its own object. A member of a group may replace an object on a disk, and any put a damaged one.
+void Server::forget_earlier(Work& work, const PutOrder& order, ObjectStore::Put result) {
+  const std::shared_ptr<Tenant>& tenant = work.session->tenant;
+  const bool stored = result == ObjectStore::Put::kStored;
+  const bool unsure = disks_->may_bring_back(*tenant, order.key);
+  const bool upserted = order.upsert && (stored || result == ObjectStore::Put::kExisted);
+  if (!upserted && !(stored && unsure)) {
+    if (stored) disks_->created(*tenant, order.key);
+    return;
+  }
+  RemoteRequest::Item item;
+  item.key = order.key;
+  item.number = work.next;
+  add(work.remote_request, RemoteRequest::Kind::kForget, std::move(item));
+  work.remote_request->tenant = tenant;
+  ++work.remote_request->open_count;
+  disks_->forget(work.remote_request, work.remote_request->items.size() - 1);
 }
 
 // The put of the current item ends when several hosts hold the object, if the client wants that.
@@ -584,9 +561,9 @@ void Server::release(Session& session) {
   return Step::kDone;
 }
 
-Server::Step Server::ask_cluster(Work& work, RemoteRequest::Kind kind) {
+Server::Step Server::ask_elsewhere(Work& work, RemoteRequest::Kind kind) {
   Session& session = *work.session;
-  if (cluster_ == nullptr || !session.tenant->clustered) {
+  if (!has_elsewhere(*session.tenant)) {
     complete(work, MC_UNSUPPORTED);
     return Step::kDone;
   }
@@ -614,7 +591,11 @@ Server::Step Server::send_away(Work& work) {
   work.remote_request->tenant = work.session->tenant;
   work.remote_request->deadline_ns =
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
-  cluster_->begin(work.remote_request, now_ns());
+  if (!work.session->tenant->on_disks) {
+    cluster_->begin(work.remote_request, now_ns());
+  } else if (work.remote_request->kind != RemoteRequest::Kind::kForget) {
+    disks_->begin(work.remote_request, now_ns());
+  }
   return work.remote_request->over() ? finish_remote_request(work) : Step::kAway;
 }
 
@@ -622,7 +603,8 @@ Server::Step Server::send_away(Work& work) {
 Server::Step Server::finish_remote_request(Work& work) {
   const RemoteRequest& remote_request = *work.remote_request;
   const bool of_puts = remote_request.kind == RemoteRequest::Kind::kAnnounce ||
-                       remote_request.kind == RemoteRequest::Kind::kReplicas;
+                       remote_request.kind == RemoteRequest::Kind::kReplicas ||
+                       remote_request.kind == RemoteRequest::Kind::kForget;
   if (!of_puts) {
     for (const RemoteRequest::Item& item : remote_request.items) {
       const bool done = item.status == MC_OK;
@@ -677,10 +659,11 @@ void Server::finish_remote_requests(std::uint64_t now_ns) {
     }
     it = stop_waiting(away_, it);
   }
-  const auto placed = [](const Work& work) {
-    return work.elsewhere.remote_request && work.elsewhere.remote_request->over();
-  };
-  if (std::ranges::any_of(waiting_, placed)) retry_waiting(now_ns);
+  if (std::ranges::any_of(waiting_, [](const Work& work) {
+        return work.elsewhere.remote_request && work.elsewhere.remote_request->over();
+      })) {
+    retry_waiting(now_ns);
+  }
 }
 
 // ---- Staged puts --------------------------------------------------------------------------------
@@ -693,12 +676,12 @@ void Server::give_back_copy(Work& work) {
   ObjectStore& store = *work.session->tenant->store;
   for (const Work::Copied& copied : work.group) {
     store.abandon(work.session->id, copied.order.entry);
-    drop_from_ledger(*work.session, copied.order.entry, copied.order.length);
+    work.session->drop_from_ledger(copied.order.entry, copied.order.length);
   }
   work.group.clear();
   if (work.entry == shm::kNoRefill) return;
   store.abandon(work.session->id, work.entry);
-  drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+  work.session->drop_from_ledger(work.entry, work.item.fields.length);
   work.entry = shm::kNoRefill;
 }
 
@@ -755,7 +738,7 @@ Server::Step Server::put_staged_group(Work& work) {
   while (work.group.size() < work.request.item_count) {
     mc_status failure = work.next_item() ? MC_OK : MC_INVALID_ARGUMENT;
     const shm::PutItem& fields = work.item.fields;
-    if (failure == MC_OK && work.entry == shm::kNoRefill && over_quota(session, fields.length)) {
+    if (failure == MC_OK && work.entry == shm::kNoRefill && session.over_quota(fields.length)) {
       failure = MC_QUOTA_EXCEEDED;
     }
     if (failure == MC_OK) {
@@ -781,7 +764,7 @@ Server::Step Server::put_staged_group(Work& work) {
   }
   std::vector<PutOrder> orders;
   for (const Work::Copied& copied : work.group) {
-    drop_from_ledger(session, copied.order.entry, copied.order.length);
+    session.drop_from_ledger(copied.order.entry, copied.order.length);
     orders.push_back(copied.order);
     orders.back().key = copied.key;
   }
@@ -856,11 +839,11 @@ Server::Step Server::copy_staged(Work& work) {
   PutOrder order = work.order();
   order.entry = work.entry;
   order.checksum = work.sum;
-  const ObjectStore::Put result = store.publish(session.id, order);
+  const ObjectStore::Put result = publish(work, order);
   if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
   if (result == ObjectStore::Put::kExisted) store.abandon(session.id, work.entry);
   note_put(work, order, result);
-  drop_from_ledger(session, work.entry, order.length);
+  session.drop_from_ledger(work.entry, order.length);
   work.entry = shm::kNoRefill;
   work.finish_item(status_of(result));
   return Step::kDone;

@@ -25,6 +25,8 @@ class Server {
  public:
   // Null: this agent has no cluster.
   void set_cluster(Cluster* cluster) { cluster_ = cluster; }
+  // Null: this agent has no tier on disks.
+  void set_disks(LocalDisks* disks) { disks_ = disks; }
   // Serves up to kTurn requests of a channel. Returns true if there were any.
   bool serve(Session& session, std::uint32_t channel);
   // Retries the waiting requests, and ends the requests past their deadline.
@@ -45,11 +47,6 @@ class Server {
   std::vector<Answered>& answered() { return answered_; }
   // Drops all requests of the session's rings, because the rings restart or the session ends.
   void forget(const Session& session);
-  // The session's client has reconnected. If the client repeats a request, the reservations that
-  // the lost answer named are given back.
-  void expect_repeats(Session& session);
-  // Bytes of the session's reservations in the tail of a shrinking pool.
-  static std::uint64_t reserved_in_tail_bytes(const Session& session);
   // Gives back everything that the session held. REQUIRES: the process has ended or said goodbye.
   void release(Session& session);
   const RequestCounters& counters() const { return counters_; }
@@ -69,14 +66,17 @@ class Server {
   Step reserve(Work& work);
   void abandon(Work& work);
   Step remove(Work& work);
-  Step ask_cluster(Work& work, RemoteRequest::Kind kind);
+  Step ask_elsewhere(Work& work, RemoteRequest::Kind kind);
+  ObjectStore::Put publish(Work& work, const PutOrder& order);
   void note_put(Work& work, const PutOrder& order, ObjectStore::Put result);
   Step finish_put(Work& work);
+  void forget_earlier(Work& work, const PutOrder& order, ObjectStore::Put result);
   static void await_replicas(Work& work, const PutOrder& order);
   Step send_away(Work& work);
   // Puts with bytes in staging.
   Step put_staged(Work& work);
   Step put_staged_group(Work& work);
+  void end_waiting(Work& work, mc_status status, mc_status unfinished);
   void end_late(Work& work);
   Step begin_copy(Work& work, mc_status& failure);
   Step copy_part(Work& work);
@@ -96,21 +96,14 @@ class Server {
 
   void complete(Work& work, mc_status status);
   void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
-  static bool over_quota(const Session& session, std::uint64_t bytes);
   ObjectStore::Reserve grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry);
-  // The entry that the client names, or kNoEntry: the reservation is gone, and the entry is another
-  // reservation of the session now.
-  static std::uint32_t named_entry(const Session& session, const shm::PutItem& fields);
-  // Gives back a reservation. Returns false if the session does not hold the entry.
-  bool give_back(Session& session, std::uint32_t entry);
-  void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
   using Waiting = std::list<Work>::iterator;
   Waiting stop_waiting(std::list<Work>& list, Waiting at);
-  void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
 
   Cluster* cluster_ = nullptr;
+  LocalDisks* disks_ = nullptr;
   std::list<Work> waiting_;  // for room
-  std::list<Work> away_;     // for the cluster
+  std::list<Work> away_;     // for the cluster or the disks
   bool wants_turn_ = false;
   std::uint64_t turn_ = 1;
   std::vector<Answered> answered_;

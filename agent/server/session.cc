@@ -178,10 +178,76 @@ std::size_t Session::opened_channels() const {
   return static_cast<std::size_t>(std::ranges::count_if(channels, &ChannelState::opened_once));
 }
 
+std::uint64_t Session::reserved_in_tail_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t entry : reserved_) bytes += tenant->store->tail_bytes(entry);
+  return bytes;
+}
+
 std::uint64_t Session::pinned_count() const {
   std::vector<std::uint64_t> pins;
   collect_pins(pins);
   return pins.size();
+}
+
+// ---- The ledger ---------------------------------------------------------------------------------
+
+[[gnu::hot]] void Session::enter(std::uint32_t entry, std::uint64_t bytes) {
+  reserved_.insert(entry);
+  reserved_bytes_ += round_to_granules(bytes);
+}
+
+[[gnu::hot]] void Session::drop_from_ledger(std::uint32_t entry, std::uint64_t bytes) {
+  if (reserved_.erase(entry) > 0) reserved_bytes_ -= round_to_granules(bytes);
+}
+
+[[gnu::hot]] bool Session::over_quota(std::uint64_t bytes) const {
+  return reserved_bytes_ + round_to_granules(bytes) > tenant->session_quota_bytes();
+}
+
+[[gnu::hot]] std::uint32_t Session::named_entry(const shm::PutItem& fields) const {
+  const bool other = tenant->store->is_reserved_by(id, fields.entry) &&
+                     tenant->store->generation_of(fields.entry) != fields.generation;
+  return other ? kNoEntry : fields.entry;
+}
+
+bool Session::give_back(std::uint32_t entry) {
+  if (!tenant->store->is_reserved_by(id, entry)) return false;
+  const std::uint64_t bytes = tenant->store->reserved_length(entry);
+  tenant->store->abandon(id, entry);
+  drop_from_ledger(entry, bytes);
+  return true;
+}
+
+void Session::give_back_all() {
+  unheard_.clear();
+  for (const std::uint32_t entry : reserved_) {
+    tenant->store->abandon(id, entry);
+    MC_FAILPOINT("session.release_one");
+  }
+  reserved_.clear();
+  reserved_bytes_ = 0;
+}
+
+void Session::expect_repeats() {
+  unheard_.clear();
+  for (const std::uint32_t entry : reserved_) {
+    const GrantedTo to = tenant->store->granted_to(entry);
+    unheard_[{to.channel, to.request_id}].push_back(entry);
+  }
+}
+
+[[gnu::hot]] void Session::take_back_unheard(std::uint32_t channel, std::uint64_t request_id) {
+  if (unheard_.empty()) return;
+  const auto found = unheard_.find({channel, request_id});
+  if (found == unheard_.end()) return;
+  for (const std::uint32_t entry : found->second) {
+    // The client may have used or returned the entry since then, and the entry may be granted again.
+    const bool same = tenant->store->is_reserved_by(id, entry) &&
+                      tenant->store->granted_to(entry) == GrantedTo{channel, request_id};
+    if (same) give_back(entry);
+  }
+  unheard_.erase(found);
 }
 
 }  // namespace mc::agent

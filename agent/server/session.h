@@ -24,6 +24,7 @@
 #include "libmc/base/fd.h"
 #include "libmc/base/memory_file.h"
 #include "shm/layout.h"
+#include "shm/messages.h"
 #include "shm/ring.h"
 #include "shm/touch_ring.h"
 
@@ -68,6 +69,8 @@ class Session {
   void restart_rings(std::uint64_t incarnation);
   void collect_pins(std::vector<std::uint64_t>& pins) const;
   std::uint64_t pinned_count() const;
+  // Bytes of the session's reservations in the tail of a shrinking pool.
+  std::uint64_t reserved_in_tail_bytes() const;
   // The channels whose pins may be in use.
   std::size_t opened_channels() const;
   // Passes the uses that the thread of a channel noted since the last call to the policy, and returns
@@ -75,6 +78,25 @@ class Session {
   std::size_t take_touches(std::uint32_t channel);
   // Adds the reads that the thread of a channel counted since the last call to the namespace's reads.
   void take_read_counts(std::uint32_t channel);
+
+  // ---- The ledger: the reservations of the session, in granules, as the pool counts. A thousand
+  // reservations of 1 byte hold a thousand granules.
+  void enter(std::uint32_t entry, std::uint64_t bytes);
+  void drop_from_ledger(std::uint32_t entry, std::uint64_t bytes);
+  // True if a further reservation of this size would exceed the quota.
+  bool over_quota(std::uint64_t bytes) const;
+  const boost::unordered_flat_set<std::uint32_t>& reserved() const { return reserved_; }
+  std::uint64_t reserved_bytes() const { return reserved_bytes_; }
+  // The entry that the client names, or kNoEntry: the reservation is gone, and the entry is another
+  // reservation of the session now.
+  std::uint32_t named_entry(const shm::PutItem& fields) const;
+  // Gives back a reservation. Returns false if the session does not hold the entry.
+  bool give_back(std::uint32_t entry);
+  void give_back_all();
+  // The client has reconnected: its reservations may have been granted by answers that were lost.
+  void expect_repeats();
+  // The client repeats this request, so it has not received the answer: what the answer named goes back.
+  void take_back_unheard(std::uint32_t channel, std::uint64_t request_id);
 
   shm::SessionHeader* header() const {
     return reinterpret_cast<shm::SessionHeader*>(mapping_.data());
@@ -104,13 +126,6 @@ class Session {
   std::uint64_t request_count = 0;
   std::uint64_t bad_request_count = 0;
 
-  // The ledger.
-  boost::unordered_flat_set<std::uint32_t> reserved;
-  std::uint64_t reserved_bytes = 0;
-  // Reservations from before a reconnect, by the request whose answer may be lost. A client that
-  // repeats the request has not received the answer.
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> unheard;
-
  private:
   Session(std::uint64_t session_id, std::uint64_t session_secret)
       : id(session_id), secret(session_secret) {}
@@ -121,6 +136,15 @@ class Session {
   Mapping staging_mapping_;
   std::uint32_t epoch_ = 0;
   std::uint32_t restarts_ = 0;
+  boost::unordered_flat_set<std::uint32_t> reserved_;
+  std::uint64_t reserved_bytes_ = 0;
+  // Reservations from before a reconnect, by the request whose answer may be lost.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> unheard_;
 };
+
+// The pool's room for so many bytes.
+constexpr std::uint64_t round_to_granules(std::uint64_t bytes) {
+  return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+}
 
 }  // namespace mc::agent

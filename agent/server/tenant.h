@@ -31,6 +31,8 @@ struct Tenant {
   std::string name;
   bool isolated = false;
   bool clustered = false;          // objects of other hosts are found too
+  bool wants_disks = false;        // the options let evicted objects go to the tier on local disks
+  bool on_disks = false;           // they go there
   bool reads_need_lease = false;   // this host's own objects are read only with the masters' leases
   bool temporary = false;          // created by an admin verb, not by the configuration
   std::uint64_t last_used_ns = 0;  // of a namespace that ends without sessions

@@ -136,7 +136,7 @@ void Sessions::resume(Session& session, const std::string& label) {
     server_.release(session);
   } else {
     server_.forget(session);
-    server_.expect_repeats(session);
+    session.expect_repeats();
   }
   channels_.deactivate_all(session);
   session.suspected = false;
@@ -189,6 +189,7 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   welcome.channel_count = static_cast<std::uint32_t>(session.channels.size());
   welcome.isolated = session.tenant->isolated ? 1 : 0;
   welcome.clustered = session.tenant->clustered ? 1 : 0;
+  welcome.on_disks = session.tenant->on_disks ? 1 : 0;
   welcome.resumed = resumed ? 1 : 0;
   std::vector<int> fds{session.file().fd(), session.agent_event.get(), client_bell.get()};
   for (const Fd& part : *index) fds.push_back(part.get());
@@ -368,9 +369,7 @@ void Sessions::attach(const FindTenant& find_tenant) {
   for (ObjectStore* const store : stores) {
     for (const ObjectStore::Reservation& found : store->take_recovered_reservations()) {
       Session& session = *find(found.session_id);
-      session.reserved.insert(found.entry);
-      session.reserved_bytes +=
-          (store->reserved_length(found.entry) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+      session.enter(found.entry, session.tenant->store->reserved_length(found.entry));
     }
   }
   for (const std::uint64_t id : unwatched) end(id, End::kLost);

@@ -29,6 +29,7 @@ bool items_decide(mc_status status) {
     case MC_NOT_FOUND:
     case MC_CORRUPT:
     case MC_HOLDER_AWAY:
+    case MC_DISK_AWAY:
     case MC_NO_MASTER:
     case MC_NO_SPACE:
     case MC_BUSY:

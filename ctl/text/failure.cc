@@ -65,6 +65,7 @@ int exit_code_of(mc_status status) {
     case MC_INVALID_ARGUMENT:
       return kExitUsage;
     case MC_HOLDER_AWAY:
+    case MC_DISK_AWAY:
     case MC_WRONG_KEY:
     case MC_NO_MASTER:
     case MC_NOT_ADVERTISED:

@@ -122,8 +122,14 @@ std::string tier_table(const Json::Value& status) {
                       printable(text_field(disk, "emptied")));
     }
   }
-  return fmt::format("{}  {} objects on disks\n{}\n", table.to_string(),
-                     count_field(tier, "objects"), problems);
+  const std::uint64_t lost = number_field(tier, "lost_busy") +
+                             number_field(tier, "lost_endurance") +
+                             number_field(tier, "lost_too_large") +
+                             number_field(tier, "lost_no_disk") + number_field(tier, "lost_failed");
+  return fmt::format(
+      "{}  {} objects on disks; {} demoted, {} evicted without a disk; {} read, {} promoted\n{}\n",
+      table.to_string(), count_field(tier, "objects"), count_field(tier, "demoted"),
+      format_count(lost), count_field(tier, "read"), count_field(tier, "promoted"), problems);
 }
 
 std::string session_table(const Json::Value& status) {

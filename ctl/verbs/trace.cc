@@ -198,8 +198,8 @@ void run_trace(Context& context, const TraceOptions& options) {
                printable(holders_text(document["cluster"])), get_text(document["get"]));
   }
   const std::string status = text_field(document["get"], "status");
-  for (const mc_status one :
-       {MC_NOT_FOUND, MC_HOLDER_AWAY, MC_WRONG_KEY, MC_NO_MASTER, MC_NOT_ADVERTISED}) {
+  for (const mc_status one : {MC_NOT_FOUND, MC_HOLDER_AWAY, MC_DISK_AWAY, MC_WRONG_KEY,
+                              MC_NO_MASTER, MC_NOT_ADVERTISED}) {
     if (status == mc_status_name(one)) context.exit_code = exit_code_of(one);
   }
   if (status != mc_status_name(MC_OK) && context.exit_code == kExitOk) {

@@ -35,6 +35,8 @@ constexpr Row kRows[] = {
      "a member of the group failed, so none was stored"},
     {MC_HOLDER_AWAY, "MC_HOLDER_AWAY", MC_RETRY_LATER,
      "a host that holds the object, or may hold it, cannot be reached; mcctl nodes shows which hosts are away"},
+    {MC_DISK_AWAY, "MC_DISK_AWAY", MC_RETRY_LATER,
+     "a disk of this host that holds the object, or may hold it, cannot be read; mcctl status shows the disks"},
     {MC_FORKED, "MC_FORKED", MC_RETRY_REOPEN,
      "this client was opened before fork(); open one in the child"},
     {MC_CLOSED, "MC_CLOSED", MC_RETRY_REOPEN, "the client was closed"},

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads of objects that are not on this host but may be on another host of the cluster.
-//   The agent fetches the object and pins the bytes in a slot of this channel. Then the object is
-//   read like a local object. Only clients of a clustered namespace use this, after a local miss.
+// Reads of objects that are not in this host's pool but may be on another host of the cluster, or on
+//   a disk of this host. The agent fetches the object and pins the bytes in a slot of this channel. Then
+//   the object is read like a local object. Clients use this after a local miss, in a clustered namespace
+//   and in a namespace with a tier on disks.
 // Threads: as the given channel.
 #pragma once
 
@@ -15,7 +16,9 @@
 
 namespace mc::client {
 
-inline bool may_be_elsewhere(const Channel& channel) { return channel.memory().clustered; }
+inline bool may_be_elsewhere(const Channel& channel) {
+  return channel.memory().clustered || channel.memory().on_disks;
+}
 
 struct FetchedObject {
   mc_status status = MC_NOT_FOUND;

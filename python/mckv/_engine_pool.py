@@ -29,6 +29,7 @@ _OF_THE_CALL = (
     mckv.NotFoundError,
     mckv.CorruptError,
     mckv.HolderAwayError,
+    mckv.DiskAwayError,
     mckv.NoMasterError,
     mckv.NoSpaceError,
     mckv.BusyError,

@@ -22,6 +22,7 @@ class Status(enum.IntEnum):
     CORRUPT = 21
     GROUP_ABORTED = 22
     HOLDER_AWAY = 23
+    DISK_AWAY = 24
     FORKED = 40
     CLOSED = 41
     SESSION_LOST = 42
@@ -159,6 +160,12 @@ class GroupAbortedError(McError):
 class HolderAwayError(McError, ConnectionError):
     status = Status.HOLDER_AWAY
     remedy = "try again, or compute the value; mcctl nodes shows which hosts are away"
+    retry = Retry.LATER
+
+
+class DiskAwayError(McError, OSError):
+    status = Status.DISK_AWAY
+    remedy = "try again, or compute the value; mcctl status shows the disks"
     retry = Retry.LATER
 
 

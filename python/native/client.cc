@@ -62,8 +62,8 @@ bool is_miss(mc_status status) { return status == MC_NOT_FOUND || status == MC_C
 
 // The cluster cannot tell, or cannot read the object now.
 bool is_outage(mc_status status) {
-  return status == MC_HOLDER_AWAY || status == MC_NO_MASTER || status == MC_TIMEOUT ||
-         status == MC_WRONG_KEY || status == MC_NOT_ADVERTISED;
+  return status == MC_HOLDER_AWAY || status == MC_DISK_AWAY || status == MC_NO_MASTER ||
+         status == MC_TIMEOUT || status == MC_WRONG_KEY || status == MC_NOT_ADVERTISED;
 }
 
 // The default of a getter's argument `default`; means: raise.
@@ -491,7 +491,8 @@ timeout: seconds (default: the client's). In a cluster, replicas: 1 to 8 hosts h
 others copy the object after the put. visibility: mckv.Visibility. host: node id of the host to hold
 the object (mcctl nodes); if that host is full or away, and for 0, this host holds it.
 Raises: NoSpaceError (nothing could be evicted in time), TooLargeError, InvalidArgumentError,
-DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)")
+DeadlineError, DiskAwayError (stored, but a failed disk may bring a replaced object back),
+AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)")
       .def(
           "put_batch", &put_batch, nb::arg("keys"), nb::arg("values"), nb::kw_only(),
           nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,
@@ -504,7 +505,7 @@ DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that
           "get", &get, nb::arg("key"), nb::arg("default").none() = missing,
           nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
           "The object's bytes, copied once. Without default: NotFoundError, CorruptError. Also with default: "
-          "NoMasterError, HolderAwayError, DeadlineError.")
+          "NoMasterError, HolderAwayError, DiskAwayError, DeadlineError.")
       .def(
           "get_batch", &get_batch, nb::arg("keys"),
           nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),

@@ -113,7 +113,7 @@ class Bench {
       while (!free.empty() && seconds_since(begin) < kReadSeconds) {
         auto& buffer = buffers[free.back()];
         const auto ticket = log().read(key_of(random() % arguments_.objects), 1,
-                                       {{buffer.data(), buffer.size()}}, Urgency::kGet);
+                                       {{buffer.data(), buffer.size()}}, Urgency::kGet, 1);
         if (!ticket) continue;  // the object has left
         under_way[*ticket] = free.back();
         free.pop_back();

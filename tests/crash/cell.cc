@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
+#include <thread>
 
 #include "crash/worker.h"
 #include "defect.h"
@@ -34,6 +36,9 @@ HostOptions host_options(const CellOrder& order) {
 }  // namespace
 
 Cell::Cell(const CellOrder& order) : order_(order), host_(host_options(order)) {
+  if (order_.on_disk) {
+    host_.options().flags = {"--tier-paths", host_.directory() + "/disk", "--tier-bytes", "64MiB"};
+  }
   host_.while_waiting([this] { look_at_processes(); });
   host_.serve();
   bystander_ = start_client(false);
@@ -67,6 +72,11 @@ Child Cell::start_client(bool armed) {
     command.passed_fd = order_.pause_fd;
   }
   return Child(command);
+}
+
+void Cell::wait_for_disk() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  look_at_processes();
 }
 
 void Cell::begin() {

@@ -24,6 +24,7 @@ enum class Victim { kNobody, kAgent, kActor };
 
 struct CellOrder {
   bool isolated = false;  // the actor works in the isolated namespace
+  bool on_disk = false;   // the agent has a tier on a file
   std::uint64_t pool_mib = 8;
   Victim victim = Victim::kNobody;
   std::string failpoints;  // value of MC_FAILPOINTS in the victim
@@ -55,6 +56,7 @@ class Cell {
   void resize(std::uint64_t pool_mib);
   void restart_agent();  // kill -9, and a new agent with the failpoints
   void kill_actor();
+  void wait_for_disk();                   // until evicted objects have most likely been written
   void may_evict() { evicting_ = true; }  // from here on objects may be missing
   void prepare(const std::vector<std::string>& keys, std::size_t size = 4096);
   // The failpoints count from here on: a victim agent is replaced by an agent with the failpoints.

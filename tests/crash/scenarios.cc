@@ -90,6 +90,30 @@ void evict(Cell& cell) {
   cell.release_views();
 }
 
+// Objects that leave the pool for a disk, and come back.
+void disk(Cell& cell) {
+  cell.prepare({"by-0"});
+  cell.may_evict();
+  cell.open();
+  cell.begin();
+  int count = 0;
+  const auto put_some = [&](int some) {
+    for (int i = 0; i < some; ++i) cell.put("c-" + std::to_string(count++), kLarge);
+  };
+  put_some(30);
+  for (int round = 0; round < 3; ++round) {
+    put_some(1);
+    cell.wait_for_disk();
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < count; ++i) cell.get("c-" + std::to_string(i));
+  }
+  cell.remove("c-0");
+  cell.upsert("c-1", kLarge);
+  cell.get("c-0");
+  cell.get("c-1");
+}
+
 void group(Cell& cell) {
   cell.prepare({"by-0"});
   cell.open();
@@ -195,6 +219,7 @@ const std::vector<Scenario>& scenarios() {
       {"read", read},
       {"remove", remove},
       {"evict", evict},
+      {"disk", disk, false, true},
       {"group", group},
       {"reserve", reserve},
       {"resize", resize},

@@ -16,6 +16,7 @@ struct Scenario {
   const char* name;
   void (*run)(Cell& cell);
   bool isolated = false;
+  bool on_disk = false;  // the agent has a tier
 };
 
 const std::vector<Scenario>& scenarios();

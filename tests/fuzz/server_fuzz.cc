@@ -196,12 +196,12 @@ class Rig {
     require(answered_ == next_request_);
     mc::fuzz::check_ledger(store());
     std::uint64_t held = 0;
-    for (const std::uint32_t entry : session_->reserved) {
+    for (const std::uint32_t entry : session_->reserved()) {
       require(store().is_reserved_by(1, entry));
       held += (store().reserved_length(entry) + 255) / 256 * 256;
     }
-    require(held == session_->reserved_bytes &&
-            session_->reserved.size() == store().reserved_count());
+    require(held == session_->reserved_bytes() &&
+            session_->reserved().size() == store().reserved_count());
     server_.release(*session_);
     for (shm::Word64& slot : channel_->pins) slot.store_relaxed(0);
     std::uint64_t cursor = 0;

@@ -279,6 +279,7 @@ void SimWorld::look_at_remote_request(Client& client) {
       return end(client);
     }
     case RemoteRequest::Kind::kExists:
+    case RemoteRequest::Kind::kForget:  // of disks, which the simulated hosts do not have
       return end(client);
   }
 }

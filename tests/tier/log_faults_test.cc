@@ -235,8 +235,8 @@ TEST(TierFaults, ADiskEmptiesItselfWhileItIsRead) {
     rig.begin_put(key_of(next++), 1, 9'000);
     for (int i = std::max(0, next - 40); i < next; ++i) {
       Bytes& buffer = buffers.emplace_back(9'000);
-      rig.log().read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}},
-                     Urgency::kGet);
+      rig.log().read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}}, Urgency::kGet,
+                     LogRig::kSumSeed);
     }
     return !rig.log().report()[0].emptied.empty();
   }));
@@ -294,10 +294,10 @@ TEST(TierFaults, EachTicketOfADiskThatHangsEndsAfterHalfAMinute) {
   std::vector<Bytes> buffers(static_cast<std::size_t>(count), Bytes(9'000));
   for (int i = 0; i < count; ++i) {
     Bytes& buffer = buffers[static_cast<std::size_t>(i)];
-    tickets.push_back(
-        rig.log()
-            .read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}}, Urgency::kGet)
-            .value());
+    tickets.push_back(rig.log()
+                          .read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}},
+                                Urgency::kGet, LogRig::kSumSeed)
+                          .value());
   }
   for (int i = 0; i < 20; ++i) {
     const auto put = rig.begin_put("new/" + std::to_string(i), 1, 9'000);

@@ -66,7 +66,7 @@ class TierOnFiles : public ::testing::Test {
   }
   bool has(const std::string& key) {
     std::vector<std::byte> bytes(100'000);
-    const auto ticket = tier_->log().read(key, 1, {{bytes.data(), bytes.size()}}, Urgency::kGet);
+    const auto ticket = tier_->log().read(key, 1, {{bytes.data(), bytes.size()}}, Urgency::kGet, 1);
     return ticket && wait_for(*ticket).outcome == LogEnd::Outcome::kDone && bytes == values_[key];
   }
 
@@ -93,7 +93,7 @@ TEST_F(TierOnFiles, EndsDuringPutsAndReads) {
       memory.emplace_back(100'000);
       const Piece piece{memory.back().data(), memory.back().size()};
       if (i % 2 == 0) {
-        ASSERT_TRUE(tier_->log().read("read", 1, {piece}, Urgency::kGet));
+        ASSERT_TRUE(tier_->log().read("read", 1, {piece}, Urgency::kGet, 1));
         continue;
       }
       const std::string key = std::to_string(round) + "/" + std::to_string(i);

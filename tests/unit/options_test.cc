@@ -156,6 +156,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"socket", longest_socket + "s", "/s", longest_socket, longest_socket + "s"},
       {"allow_uids", "-1", "0", "4294967294", "4294967295"},
       {"tier_bytes", "67108863", "64MiB", "64TiB", "65TiB"},
+      {"tier_endurance_bytes_per_day", "67108863", "64MiB", "64TiB", "65TiB"},
       {"stripe_bytes", "1048575", "1MiB", "64TiB", "65TiB"},
       {"stripe_grace_seconds", "0", "1", "604800", "604801"},
       {"rdma_ack_timeout", "0", "1", "22", "23"},

@@ -39,6 +39,22 @@ struct PoolExtents {
   std::uint64_t bytes() const;
 };
 
+// Calls take(offset in the pool, bytes) for each contiguous piece of a range of an object.
+template <typename Take>
+void each_piece(const PoolExtents& extents, std::uint64_t from, std::uint64_t bytes, Take take) {
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < extents.count && bytes > 0; ++i) {
+    const std::uint64_t ends = begins + extents.at[i].length_bytes;
+    if (from < ends) {
+      const std::uint64_t size = std::min(ends - from, bytes);
+      take(extents.at[i].offset_bytes + (from - begins), size);
+      from += size;
+      bytes -= size;
+    }
+    begins = ends;
+  }
+}
+
 class ExtentPool {
  public:
   // header: of the index file, which keeps the sizes for the next agent.

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "agent/tier/index/tier_index.h"
@@ -45,6 +46,7 @@ struct Job {
   bool soon = false;  // a client waits for the durable end
   // kReadRecord: the record that must be there, and the stamp of its segment.
   TierEntry expected = {};
+  std::optional<std::uint64_t> sum_seed = {};  // from which JobEnd::checksum starts
   std::uint64_t stamp = 0;
 };
 
@@ -56,6 +58,7 @@ struct JobEnd {
   int error = 0;  // errno, if failed
   // kRead: the bytes. kReadRecord: header and key of the record.
   std::vector<std::byte> bytes = {};
+  std::uint64_t checksum = 0;  // of the object's bytes, if the job has a sum_seed
 };
 
 class DiskJobs {

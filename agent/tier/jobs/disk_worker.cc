@@ -230,6 +230,8 @@ bool DiskWorker::take_front(Running& running, const std::byte* bytes, std::uint6
   running.front_bytes = header.front_bytes();
   running.sum = header.sum_seed;
   running.wanted_sum = header.checksum;
+  const auto& seed = running.job.sum_seed;
+  if (seed && *seed != header.sum_seed) running.sum_for_caller = seed;
   running.result.assign(bytes, bytes + sizeof(RecordHeader) + header.key_bytes);
   return running.front_bytes <= count;
 }
@@ -241,6 +243,7 @@ void DiskWorker::copy_out(Running& running, const std::byte* bytes, std::uint64_
     const Piece& piece = running.job.pieces[running.piece];
     const std::uint64_t some = std::min(count, piece.bytes - running.in_piece);
     running.sum = copy_out_and_checksum(running.sum, piece.data + running.in_piece, bytes, some);
+    if (auto& sum = running.sum_for_caller) sum = checksum(*sum, bytes, some);
     running.in_piece += some;
     running.copied += some;
     bytes += some;
@@ -313,7 +316,8 @@ void DiskWorker::end(Running& running, JobEnd::Outcome outcome) {
   ended_.push_back({.id = running.job.id,
                     .outcome = outcome,
                     .error = running.error,
-                    .bytes = std::move(running.result)});
+                    .bytes = std::move(running.result),
+                    .checksum = running.sum_for_caller.value_or(running.sum)});
   --active_;
   if (running.job.kind != Job::Kind::kWrite) --reads_;
   begun_.erase(running.self);

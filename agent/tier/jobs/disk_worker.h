@@ -18,6 +18,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/tier/disk/disk.h"
@@ -64,6 +65,7 @@ class DiskWorker : public DiskJobs {
     // A read of a record: the sum so far, and the position in the pieces.
     std::uint64_t sum = 0, copied = 0, front_bytes = 0;
     std::uint64_t wanted_sum = 0;
+    std::optional<std::uint64_t> sum_for_caller = {};  // set: starts from another seed than `sum`
     std::size_t piece = 0;
     std::uint64_t in_piece = 0;
     std::vector<std::byte> result = {};

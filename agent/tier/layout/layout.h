@@ -123,7 +123,9 @@ struct RecordHeader {
   std::uint64_t sum_seed = 0;     // the checksum starts from this number
   std::uint64_t checksum = 0;     // of the object's bytes
   std::uint64_t parent_hash = 0;  // TierKey::hash of the parent in the same namespace; 0: none
-  std::uint64_t reserved[4] = {};
+  std::uint64_t pool_parent =
+      0;  // hash of the parent in the pool that has the hash sum_seed; 0: none
+  std::uint64_t reserved[3] = {};
   std::uint64_t header_checksum = 0;  // of the bytes before and of the key
 
   TierKey tier_key() const { return {.hash = hash, .more = more}; }

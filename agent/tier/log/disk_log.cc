@@ -85,7 +85,7 @@ void DiskLog::append(NewRecord record) {
 }
 
 void DiskLog::read(std::uint64_t ticket, std::uint32_t entry, std::string key,
-                   std::vector<Piece> to, Urgency urgency) {
+                   std::vector<Piece> to, Urgency urgency, std::uint64_t sum_seed) {
   TierEntry& found = catalog_.at(entry);
   if (found.uses < UINT8_MAX) ++found.uses;
   ++segments_.at(number_of(found.place.segment)).readers;
@@ -99,6 +99,7 @@ void DiskLog::read(std::uint64_t ticket, std::uint32_t entry, std::string key,
           .bytes = shape.record_bytes(),
           .pieces = std::move(to),
           .expected = found,
+          .sum_seed = sum_seed,
           .stamp = stamp_of(geometry_.life, segments_.at(number_of(found.place.segment)).sequence)};
   submit(std::move(job),
          {.kind = Task::Kind::kRead, .mark = ticket, .key = std::move(key), .entry = found});
@@ -272,6 +273,7 @@ void DiskLog::end_read(const Task& task, JobEnd end) {
   const std::string_view key(reinterpret_cast<const char*>(end.bytes.data()) + sizeof(done.header),
                              done.header.key_bytes);
   if (key != task.key) return this->end(task.mark, LogEnd::Outcome::kGone);
+  done.checksum = end.checksum;
   ended_.push_back(done);
 }
 

@@ -35,8 +35,9 @@ struct LogEnd {
   enum class Outcome : std::uint8_t { kDone, kFailed, kDamaged, kGone };
   std::uint64_t ticket = 0;
   Outcome outcome = Outcome::kDone;
-  int error = 0;             // errno, if failed
-  RecordHeader header = {};  // of a read that is done
+  int error = 0;               // errno, if failed
+  RecordHeader header = {};    // of a read that is done
+  std::uint64_t checksum = 0;  // of the bytes of such a read
 };
 
 class DiskLog {
@@ -61,7 +62,7 @@ class DiskLog {
   bool has_room_for(const RecordHeader& header) const;
   // Reads a live entry into the pieces. REQUIRES: the pieces have the length of the object.
   void read(std::uint64_t ticket, std::uint32_t entry, std::string key, std::vector<Piece> to,
-            Urgency urgency);
+            Urgency urgency, std::uint64_t sum_seed);
   // Bounded by a number of records. REQUIRES: now_ns rises.
   void do_work(std::uint64_t now_ns);
   // The time at which do_work() has work that no job announces; 0: now; UINT64_MAX: none.

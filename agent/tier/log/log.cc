@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libmc/base/fd.h"
+#include "libmc/base/hash.h"
 
 namespace mc::tier {
 
@@ -369,8 +370,11 @@ void Log::settle() {
       !catalog_.recovering() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
         return slot.log && slot.log->needs_all_removals();
       });
+  takes_puts_ = false;
   for (Slot& slot : slots_) {
-    if (slot.log) slot.log->set_settled(settled_);
+    if (!slot.log) continue;
+    slot.log->set_settled(settled_);
+    takes_puts_ = takes_puts_ || (settled_ && !slot.log->failed());
   }
 }
 
@@ -389,10 +393,15 @@ void Log::advance_run() {
   }
 }
 
+std::uint64_t Log::early_name(std::string_view key, std::uint64_t namespace_id) {
+  return XXH3_64bits_withSeed(key.data(), key.size(), namespace_id);
+}
+
 void Log::remove_early() {
   for (std::size_t i = 0; i < kEarlyAtOnce && !early_.empty(); ++i) {
     const Early early = std::move(early_.front());
     early_.pop_front();
+    early_names_.erase(early_names_.find(early_name(early.key, early.namespace_id)));
     remove_as(early.ticket, key_of(early.key, early.namespace_id), early.namespace_id);
   }
 }
@@ -435,16 +444,10 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
   }
   if (catalog_.full()) return tl::make_unexpected(Refusal::kUnavailable);
   const TierKey key = key_of(object.key, object.namespace_id);
-  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
-    const bool same = unfinished->is_put && unfinished->version == object.version;
-    return tl::make_unexpected(same ? Refusal::kExists : Refusal::kBusy);
+  if (has_version(object.key, object.namespace_id, object.version)) {
+    return tl::make_unexpected(Refusal::kExists);
   }
-  const std::uint32_t known = catalog_.find_any(key);
-  if (known != kNoEntry) {
-    const TierEntry& entry = catalog_.at(known);
-    const bool readable = (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
-    if (readable && entry.version == object.version) return tl::make_unexpected(Refusal::kExists);
-  }
+  if (catalog_.unfinished(key) != nullptr) return tl::make_unexpected(Refusal::kBusy);
   NewRecord record;
   record.header = {.key_bytes = static_cast<std::uint16_t>(object.key.size()),
                    .length = object.length,
@@ -455,7 +458,8 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
                    .version = object.version,
                    .sum_seed = object.sum_seed,
                    .checksum = object.checksum,
-                   .parent_hash = object.parent_hash};
+                   .parent_hash = object.parent_hash,
+                   .pool_parent = object.pool_parent};
   const std::vector<Slot*> holders = holders_of(key);
   const auto chosen = choose(record.header, holders);
   if (!chosen) return tl::make_unexpected(chosen.error());
@@ -468,6 +472,7 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
   record.key = object.key;
   record.pieces = std::move(pieces);
   record.ticket = next_ticket_++;
+  record.soon = object.soon;
   catalog_.begin(key, {.order = record.header.order,
                        .disks = std::uint64_t{1} << slot->log->superblock().disk,
                        .is_put = true,
@@ -510,11 +515,12 @@ void Log::forget(const TierKey& key, std::uint64_t namespace_id, const std::vect
 
 tl::expected<std::optional<std::uint64_t>, Log::Refusal> Log::remove(std::string_view text,
                                                                      std::uint64_t namespace_id) {
-  if (early_.size() + removals_.size() >= kMostRemovals) return tl::make_unexpected(Refusal::kBusy);
+  if (!may_remove(1)) return tl::make_unexpected(Refusal::kBusy);
   const TierKey key = key_of(text, namespace_id);
   if (phase_ != Phase::kServing) {
     early_.push_back(
         {.key = std::string(text), .namespace_id = namespace_id, .ticket = next_ticket_});
+    early_names_.insert(early_name(text, namespace_id));
     return next_ticket_++;
   }
   // A failed disk may come back with an object that nobody knows any more.
@@ -562,6 +568,31 @@ void Log::acknowledge() {
   }
 }
 
+bool Log::removing(std::string_view key, std::uint64_t namespace_id) const {
+  if (!early_.empty() && early_names_.contains(early_name(key, namespace_id))) return true;
+  if (removals_.empty()) return false;
+  const Catalog::Unfinished* const unfinished = catalog_.unfinished(key_of(key, namespace_id));
+  return unfinished != nullptr && !unfinished->is_put;
+}
+
+bool Log::has_version(std::string_view text, std::uint64_t namespace_id,
+                      std::uint64_t version) const {
+  const TierKey key = key_of(text, namespace_id);
+  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
+    return unfinished->is_put && unfinished->version == version;
+  }
+  const std::uint32_t number = catalog_.find_any(key);
+  if (number == kNoEntry) return false;
+  const TierEntry& entry = catalog_.at(number);
+  return entry.version == version && (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
+}
+
+bool Log::knows(std::string_view text, std::uint64_t namespace_id) const {
+  const TierKey key = key_of(text, namespace_id);
+  const Catalog::Unfinished* const unfinished = catalog_.unfinished(key);
+  return catalog_.find_any(key) != kNoEntry || (unfinished != nullptr && unfinished->is_put);
+}
+
 const TierEntry* Log::find(std::string_view key, std::uint64_t namespace_id) const {
   if (!early_.empty()) return nullptr;
   const std::uint32_t number = catalog_.find(key_of(key, namespace_id));
@@ -576,14 +607,16 @@ bool Log::disk_serves(const TierEntry& entry) const {
 }
 
 std::optional<std::uint64_t> Log::read(std::string_view key, std::uint64_t namespace_id,
-                                       std::vector<Piece> to, Urgency urgency) {
+                                       std::vector<Piece> to, Urgency urgency,
+                                       std::uint64_t sum_seed) {
   const TierEntry* const entry = find(key, namespace_id);
   std::uint64_t room = 0;
   for (const Piece& piece : to) room += piece.bytes;
   if (entry == nullptr || entry->length != room) return std::nullopt;
   const std::uint64_t ticket = next_ticket_++;
   log_of(disk_of(entry->place.segment))
-      ->read(ticket, catalog_.find(entry->key()), std::string(key), std::move(to), urgency);
+      ->read(ticket, catalog_.find(entry->key()), std::string(key), std::move(to), urgency,
+             sum_seed);
   return ticket;
 }
 
@@ -609,6 +642,14 @@ void Log::take_dropped(std::vector<Dropped>& dropped) {
   for (Slot& slot : slots_) {
     if (slot.log) slot.log->take_dropped(dropped);
   }
+}
+
+std::uint64_t Log::written_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.log) bytes += slot.log->counters().written_bytes;
+  }
+  return bytes;
 }
 
 std::uint64_t Log::next_work_ns() const {

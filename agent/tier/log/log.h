@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/tier/log/catalog.h"
@@ -45,7 +46,9 @@ struct NewObject {
   std::uint64_t sum_seed = 0;  // the checksum starts from this number
   std::uint64_t checksum = 0;
   std::uint64_t parent_hash = 0;  // TierKey::hash of the parent; 0: none
+  std::uint64_t pool_parent = 0;  // hash of the parent for the caller; 0: none
   std::uint32_t group = 0;
+  bool soon = false;  // wait for no further records, since the memory of the pieces is short
 };
 
 enum class DiskState : std::uint8_t { kOpening, kRecovering, kServing, kRefused, kFailed };
@@ -97,9 +100,29 @@ class Log {
                                                              std::uint64_t namespace_id);
   // The object's entry, or null. The pointer is valid until the next call.
   const TierEntry* find(std::string_view key, std::uint64_t namespace_id) const;
-  // Reads the object into the pieces. Nothing: there is no such object, or it has another length.
+  // For NewObject::parent_hash.
+  std::uint64_t hash_of(std::string_view key, std::uint64_t namespace_id) const {
+    return key_of(key, namespace_id).hash;
+  }
+  // True if a removal of the key is under way, and an earlier object may still come back.
+  bool removing(std::string_view key, std::uint64_t namespace_id) const;
+  // Whether so many further removals may begin.
+  bool may_remove(std::size_t count) const {
+    return early_.size() + removals_.size() + count <= kMostRemovals;
+  }
+  // True if a disk has, or gets, the object with this version.
+  bool has_version(std::string_view key, std::uint64_t namespace_id, std::uint64_t version) const;
+  // True if the log knows a record of the key that must not come back when the caller drops a later object.
+  bool knows(std::string_view key, std::uint64_t namespace_id) const;
+  // Puts are accepted: a disk serves, and the disks agree about the removals.
+  bool takes_puts() const { return takes_puts_; }
+  std::size_t disk_count() const { return slots_.size(); }
+  // To all disks, with copies of the cleaner and all else.
+  std::uint64_t written_bytes() const;
+  // Reads the object into the pieces. LogEnd::checksum starts from sum_seed. Nothing: there is no such
+  // object, or it has another length.
   std::optional<std::uint64_t> read(std::string_view key, std::uint64_t namespace_id,
-                                    std::vector<Piece> to, Urgency urgency);
+                                    std::vector<Piece> to, Urgency urgency, std::uint64_t sum_seed);
 
   void do_work(std::uint64_t now_ns);
   // The time at which do_work() has work that no job announces; 0: now; UINT64_MAX: none.
@@ -108,7 +131,8 @@ class Log {
   // Objects that left to make room, or with a failed disk.
   void take_dropped(std::vector<Dropped>& dropped);
 
-  bool recovering() const { return catalog_.recovering(); }
+  // True while find() may not know an object that is on a disk.
+  bool recovering() const { return catalog_.recovering() || !early_.empty(); }
   std::uint32_t object_count() const { return catalog_.size(); }
   std::uint64_t memory_bytes() const { return catalog_.memory_bytes(); }
   bool idle() const;
@@ -160,6 +184,8 @@ class Log {
   void begin_run();
   void write_run(std::uint64_t served_run);
   void advance_run();
+  // The secret of the tier, and so a TierKey, is not known yet.
+  static std::uint64_t early_name(std::string_view key, std::uint64_t namespace_id);
   void remove_early();
   enum class Acknowledging : std::uint8_t { kNow, kLater, kNever };
   Acknowledging acknowledging() const;
@@ -188,6 +214,7 @@ class Log {
     std::uint64_t namespace_id = 0, ticket = 0;
   };
   std::deque<Early> early_;
+  std::unordered_multiset<std::uint64_t> early_names_;  // early_name() of each
   TierId tier_{}, previous_{};
   std::uint64_t secret_ = 0;
   RunStep run_step_ = RunStep::kRun;
@@ -199,6 +226,7 @@ class Log {
   std::unordered_map<std::uint64_t, Removal> removals_;
   std::deque<std::uint64_t> durable_removals_;  // tickets that wait for acknowledging()
   bool settled_ = false;                        // puts may come
+  bool takes_puts_ = false;                     // and a disk serves
   std::vector<LogEnd> ended_;
   std::vector<LogEnd> disk_ends_;
   std::vector<JobEnd> job_ends_;

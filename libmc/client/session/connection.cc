@@ -221,6 +221,7 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
     memory->channel_count = welcome->channel_count;
     memory->isolated = welcome->isolated != 0;
     memory->clustered = welcome->clustered != 0;
+    memory->on_disks = welcome->on_disks != 0;
     if (Status status = map_memory(*memory, *welcome, message->fds); !status.ok()) {
       return fail(status);
     }

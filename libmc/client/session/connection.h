@@ -33,6 +33,7 @@ struct Memory {
   std::uint32_t channel_count = 0;
   bool isolated = false;
   bool clustered = false;
+  bool on_disks = false;  // the agent may find an object on its disks
   Mapping index_map;
   Mapping pool_map;        // always read-only
   Mapping pool_write_map;  // only in direct namespaces

@@ -61,6 +61,7 @@ typedef enum mc_status {
   MC_CORRUPT = 21,       /* the bytes do not match the checksum and were not returned */
   MC_GROUP_ABORTED = 22, /* a member of the group failed, so no member was stored */
   MC_HOLDER_AWAY = 23,   /* a host that holds the object, or may hold it, cannot be reached */
+  MC_DISK_AWAY = 24, /* a disk of this host that holds the object, or may hold it, cannot be read */
   /* the session */
   MC_FORKED = 40,            /* the client was opened before fork() */
   MC_CLOSED = 41,            /* the client was closed */
@@ -192,7 +193,8 @@ typedef struct mc_put_options {
 /* Stores one copy of value under key. Returns when the object is visible as options->visibility
  * says. If the key exists, the put succeeds and leaves the stored object unchanged (but see
  * upsert). options may be null. MC_NO_SPACE: nothing could be evicted by the deadline.
- * MC_TOO_LARGE: the value is larger than the pool. No call takes a key with the prefix
+ * MC_TOO_LARGE: the value is larger than the pool. MC_DISK_AWAY: the value is stored, but a disk that
+ * failed may bring the replaced value back after a restart. No call takes a key with the prefix
  * "\0mc stripe ", which names parts of large objects. */
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options) MC_NOEXCEPT;
@@ -218,7 +220,7 @@ MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t coun
 /* ---- Get ------------------------------------------------------------------------------------- */
 /* A hit on the local host runs entirely in the calling process. MC_NOT_FOUND: no host has the object. The call
  * cannot tell whether another host has the object, or cannot read the object there: MC_NO_MASTER,
- * MC_HOLDER_AWAY, MC_WRONG_KEY, MC_NOT_ADVERTISED, MC_TIMEOUT. */
+ * MC_HOLDER_AWAY, MC_DISK_AWAY, MC_WRONG_KEY, MC_NOT_ADVERTISED, MC_TIMEOUT. */
 
 /* Copies the object into buffer and stores the object's length in *length (with
  * MC_BUFFER_TOO_SMALL, too). */
@@ -294,7 +296,8 @@ MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t c
                                mc_stat_info* infos, mc_status* statuses) MC_NOEXCEPT;
 
 /* Views of a removed object stay valid until the release. timeout_ns 0: the default. MC_HOLDER_AWAY: no
- * host that is up has the object; a host that is down drops the object when the host returns. */
+ * host that is up has the object; a host that is down drops the object when the host returns. MC_DISK_AWAY:
+ * a disk that failed may bring the object back after a restart. */
 MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) MC_NOEXCEPT;
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t timeout_ns) MC_NOEXCEPT;

@@ -323,6 +323,7 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
                            MC_CORRUPT,
                            MC_GROUP_ABORTED,
                            MC_HOLDER_AWAY,
+                           MC_DISK_AWAY,
                            MC_FORKED,
                            MC_CLOSED,
                            MC_SESSION_LOST,

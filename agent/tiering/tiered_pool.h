@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A namespace whose evicted objects go to the tier.
+// Threads: the agent's loop.
+// Owns: a reference to the namespace.
+// Trusts: its caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "agent/server/tenant.h"
+#include "agent/tier/jobs/disk_jobs.h"
+#include "libmc/base/hash.h"
+
+namespace mc::agent {
+
+// The session of the tier's reservations. A restarted agent does not know this session, and frees the
+// reservations.
+inline constexpr std::uint64_t kTierSession = 0x6d63746965727264ull;
+
+// Names a namespace on all disks, in all lives of the agent.
+inline std::uint64_t namespace_id(std::string_view name) {
+  return XXH3_64bits(name.data(), name.size());
+}
+
+struct TieredPool {
+  std::shared_ptr<Tenant> tenant;
+  std::uint64_t id = 0;                // namespace_id()
+  std::uint64_t on_the_way_bytes = 0;  // of objects that a Demoter holds
+
+  ObjectStore& store() const { return *tenant->store; }
+  std::uint64_t hash(std::string_view key) const { return store().index().hash(key); }
+  // Differs between namespaces with the same seed of hashes.
+  std::uint64_t name(std::uint64_t hash) const { return hash ^ id; }
+  // The bytes of an object or a reservation.
+  std::vector<tier::Piece> pieces(std::uint32_t entry, std::uint64_t length) const {
+    std::vector<tier::Piece> pieces;
+    each_piece(store().extents(entry), 0, length, [&](std::uint64_t offset, std::uint64_t bytes) {
+      pieces.push_back({store().pool().data() + offset, bytes});
+    });
+    return pieces;
+  }
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that leave the pool stay on a disk: gets, views, removals, upserts and restarts."""
+
+import json
+import os
+import random
+import signal
+
+import mckv
+import pytest
+from command import mcctl
+from machine import until
+
+POOL_BYTES = 32 << 20
+OBJECT_BYTES = 128 << 10
+OBJECTS = 330
+AT_ONCE = 4  # objects that the agent may have on their way to the disk
+
+
+def value_of(key, version=1):
+    return random.Random(f"{key} {version}").randbytes(OBJECT_BYTES)
+
+
+def tier_of(agent):
+    shown = mcctl("status", "--json", agent=agent.socket)
+    assert shown.returncode == 0, shown.stderr
+    return json.loads(shown.stdout)["tier"]
+
+
+def lost(tier):
+    return sum(count for name, count in tier.items() if name.startswith("lost_"))
+
+
+def ready(agent):
+    until(lambda: all(disk["serving"] for disk in tier_of(agent)["disks"]))
+
+
+@pytest.fixture
+def agent(make_agent, tmp_path, request):
+    agent = make_agent(
+        pool_bytes="32MiB",
+        tier_paths=str(tmp_path / "disk"),
+        tier_bytes="256MiB",
+        mode=getattr(request, "param", "direct"),
+        isolated_allow_same_user="true",
+    )
+    ready(agent)
+    return agent
+
+
+def limbo_bytes(client):
+    return client.ask({"verb": "status"})["namespaces"][0]["limbo_bytes"]
+
+
+def fill(client):
+    """Puts more than the pool holds, no faster than the disk writes."""
+    keys = [f"key-{i}" for i in range(OBJECTS)]
+    for i, key in enumerate(keys):
+        client.put(key, value_of(key))
+        if i % AT_ONCE == 0 and i * OBJECT_BYTES > POOL_BYTES * 7 // 8:
+            until(lambda: limbo_bytes(client) == 0)
+    return keys
+
+
+def present(client, keys):
+    """The keys whose objects are there, with the right bytes."""
+    found = []
+    for key in keys:
+        value = client.get(key, None)
+        if value is not None:
+            assert value == value_of(key), key
+            found.append(key)
+    return found
+
+
+def test_an_evicted_object_is_on_the_disk(agent):
+    with mckv.Client(agent.socket) as client:
+        keys = fill(client)
+        assert lost(tier_of(agent)) == 0
+        assert client.exists_batch(keys) == [True] * OBJECTS
+        assert client.stat(keys[0]).length == OBJECT_BYTES
+        with client.view(keys[0]) as view:
+            assert bytes(view) == value_of(keys[0])
+        assert client.get_batch(keys[:20]) == [value_of(key) for key in keys[:20]]
+        assert len(present(client, keys)) >= OBJECTS - lost(tier_of(agent))
+        assert tier_of(agent)["promoted"] > 0
+        with pytest.raises(mckv.NotFoundError):
+            client.get("no such key")
+        # A create of an object on the disk changes nothing.
+        key = next(key for key in reversed(keys) if client.exists(key))
+        client.put(key, b"other")
+        assert client.get(key) == value_of(key)
+    table = mcctl("status", agent=agent.socket).stdout
+    assert "demoted" in table and "promoted" in table
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_objects_on_the_disk_outlive_the_agent(agent, signal_number):
+    with mckv.Client(agent.socket) as client:
+        keys = fill(client)
+        until(lambda: limbo_bytes(client) == 0)
+    on_disk = tier_of(agent)["objects"]
+    assert on_disk == tier_of(agent)["demoted"] > 0
+    agent.end(signal_number)
+    agent.start()
+    ready(agent)
+    until(lambda: not tier_of(agent)["recovering"])
+    assert tier_of(agent)["objects"] == on_disk
+    with mckv.Client(agent.socket) as client:
+        found = present(client, keys)
+        # A stopped agent has freed its pool, a killed agent has not.
+        wanted = OBJECTS - lost(tier_of(agent)) if signal_number == signal.SIGKILL else on_disk
+        assert len(found) >= wanted
+
+
+@pytest.mark.parametrize("agent", ["direct", "isolated"], indirect=True)
+def test_a_removed_object_and_a_replaced_value_never_come_back(agent):
+    with mckv.Client(agent.socket) as client:
+        found = present(client, fill(client))
+        removed, replaced = found[0::3], found[1::3]
+        for key in removed:
+            assert client.remove(key)
+        for key in replaced:
+            client.put(key, value_of(key, 2), upsert=True)
+    # Without a pool, so that only the disk can bring them back.
+    agent.end(signal.SIGTERM)
+    agent.start()
+    ready(agent)
+    with mckv.Client(agent.socket) as client:
+        for key in removed:
+            assert not client.exists(key), key
+        for key in replaced:
+            assert client.get(key, None) in (None, value_of(key, 2)), key
+        for key in found[2::3]:
+            assert client.get(key, None) in (None, value_of(key)), key
+
+
+def test_a_namespace_without_the_tier_loses_what_leaves_its_pool(make_agent, tmp_path):
+    config = tmp_path / "agent.toml"
+    config.write_text('[[namespace]]\nname = "short"\ntier = false\n')
+    agent = make_agent(
+        config=str(config),
+        pool_bytes="32MiB",
+        tier_paths=str(tmp_path / "disk"),
+        tier_bytes="64MiB",
+    )
+    ready(agent)
+    with mckv.Client(agent.socket, namespace="short") as client:
+        keys = fill(client)
+        assert len(present(client, keys)) <= POOL_BYTES // OBJECT_BYTES
+    assert tier_of(agent)["demoted"] == 0
+
+
+def test_a_disk_that_is_refused_makes_no_get_wait(make_agent, tmp_path):
+    foreign = tmp_path / "backup.tar"
+    foreign.write_bytes(os.urandom(1 << 20) + bytes(64 << 20))
+    agent = make_agent(pool_bytes="32MiB", tier_paths=str(foreign), tier_bytes="64MiB")
+    until(lambda: tier_of(agent)["disks"][0]["state"] == "refused")
+    until(lambda: not tier_of(agent)["recovering"])
+    with mckv.Client(agent.socket) as client:
+        keys = fill(client)
+        assert len(present(client, keys)) <= POOL_BYTES // OBJECT_BYTES
+        assert client.remove(keys[-1])
+        with pytest.raises(mckv.NotFoundError):
+            client.get(keys[-1])
+    assert lost(tier_of(agent)) == tier_of(agent)["lost_no_disk"] + tier_of(agent)["lost_busy"]
+
+
+def test_an_upsert_that_fails_leaves_the_object_on_the_disk(agent):
+    with mckv.Client(agent.socket) as client:
+        key = fill(client)[0]
+        until(lambda: limbo_bytes(client) == 0)
+        with pytest.raises(mckv.TooLargeError):
+            client.put(key, bytes(2 * POOL_BYTES), upsert=True)
+        assert client.get(key) == value_of(key)
+
+
+@pytest.mark.parametrize("agent", ["direct", "isolated"], indirect=True)
+def test_a_batch_of_upserts_replaces_the_objects_on_the_disk(agent):
+    with mckv.Client(agent.socket) as client:
+        keys = fill(client)[:50]
+        statuses = client.put_batch(keys, [value_of(key, 2) for key in keys], upsert=True)
+        assert set(statuses) == {mckv.Status.OK}
+        for key in keys:
+            assert client.get(key, None) in (None, value_of(key, 2)), key
+        fill(client)  # the pool's objects leave
+        for key in keys:
+            assert client.get(key, None) in (None, value_of(key, 2)), key
