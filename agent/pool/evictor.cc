@@ -12,7 +12,7 @@ namespace {
 
 // Between requests a full pool keeps this fraction of itself free.
 constexpr std::uint64_t kHeadroomShare = 256;
-// With a tier: free, or on the way to a disk.
+// The same for a pool with a tier: this fraction is free or on the way to a disk.
 constexpr std::uint64_t kTierHeadroomShare = 32;
 // Objects that are evicted together when a first batch has not left enough room.
 constexpr std::uint64_t kFurther = 16;
@@ -132,7 +132,7 @@ void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason, Bytes
     ++counters_.evictions_for[static_cast<std::size_t>(reason)];
     counters_.evicted_bytes += entry.length.load_relaxed();
     departures_.note_eviction(entry.hash.load_relaxed(), reason);
-    // Nobody may find the members of a group that was not published.
+    // Members of a group that was not published go nowhere else.
     const bool held =
         demotion_ != nullptr && reason != EvictionReason::kGroup &&
         demotion_->begin(

@@ -76,7 +76,8 @@ class LocalDisks {
 
   // Objects that are evicted from the tenant's pool go to the disks from now on. Sets Tenant::on_disks.
   virtual void add_tenant(const std::shared_ptr<Tenant>& tenant) = 0;
-  // True if a disk has the object, or soon will. After a start the disks may still be read: then false.
+  // True if a disk has the object, or soon will have. False: no disk has the object, the disks are still being
+  // read after a start, or the last read of the object failed.
   virtual bool has(const Tenant& tenant, std::string_view key) const = 0;
   // True if a restart may bring back an object of the key: a disk has, or soon will have, a record of the key,
   // damaged or not, or a removal is under way.

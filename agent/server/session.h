@@ -95,7 +95,7 @@ class Session {
   void give_back_all();
   // The client has reconnected: its reservations may have been granted by answers that were lost.
   void expect_repeats();
-  // The client repeats this request, so it has not received the answer: what the answer named goes back.
+  // The client repeats this request, so the answer was lost: the reservations of the answer go back.
   void take_back_unheard(std::uint32_t channel, std::uint64_t request_id);
 
   shm::SessionHeader* header() const {

@@ -66,7 +66,7 @@ bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint
 // No disk gets the object. An earlier object of the key must not take its place.
 bool Demoter::lose(const TieredPool& pool, std::string_view key, std::uint64_t& reason) {
   ++reason;
-  if (log_.recovering() || log_.knows(key, pool.id)) remove_unheard(log_, key, pool.id);
+  if (log_.recovering() || log_.may_bring_back(key, pool.id)) remove_unheard(log_, key, pool.id);
   return false;
 }
 

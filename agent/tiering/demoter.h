@@ -19,8 +19,8 @@
 
 namespace mc::agent {
 
-// Removes what the disks have, or may have, of the key. Nobody waits for the end. If too many removals are
-// under way, nothing happens.
+// Removes each record of the key from the disks. Nobody waits for the end. Nothing happens if too many
+// removals are under way.
 void remove_unheard(tier::Log& log, std::string_view key, std::uint64_t namespace_id);
 
 class Demoter {

@@ -10,12 +10,12 @@
 //                                          └ damaged, failed, gone
 //
 //   Readers of the same version of an object share a read. If that version leaves the log during the read,
-//   its readers, who came before, still get the bytes, but nobody joins the read, and nothing is published.
+//   the readers still get the bytes. Nobody joins such a read, and nothing is published.
 //   A 16th of the pool, and at most 256 MiB, is being read at a time, in equal shares of the disks: a disk
 //   that hangs does not hold up the others.
 // Threads: the agent's loop. The tier's threads write to the reservations.
 // Owns: the reservations of reads under way.
-// Trusts: its caller. The log has compared key and checksum of what it reads.
+// Trusts: its caller. The log compares key and checksum of a record with those of the read.
 #pragma once
 
 #include <cstdint>

@@ -34,12 +34,9 @@ void TieredPools::add_tenant(const std::shared_ptr<Tenant>& tenant) {
 
 bool TieredPools::has(const Tenant& tenant, std::string_view key) const {
   const Pool& pool = pool_of(tenant);
-  return demoter_.find(pool, key) != kNoEntry || log_.find(key, pool.id) != nullptr;
-}
-
-bool TieredPools::may_bring_back(const Tenant& tenant, std::string_view key) const {
-  const std::uint64_t id = pool_of(tenant).id;
-  return log_.knows(key, id) || log_.removing(key, id);
+  if (demoter_.find(pool, key) != kNoEntry) return true;
+  const tier::TierEntry* const entry = log_.find(key, pool.id);
+  return entry != nullptr && entry->flags == 0;
 }
 
 void TieredPools::begin(const std::shared_ptr<RemoteRequest>& request, std::uint64_t now_ns) {

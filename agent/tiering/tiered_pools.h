@@ -33,7 +33,9 @@ class TieredPools final : public LocalDisks {
 
   void add_tenant(const std::shared_ptr<Tenant>& tenant) override;
   bool has(const Tenant& tenant, std::string_view key) const override;
-  bool may_bring_back(const Tenant& tenant, std::string_view key) const override;
+  bool may_bring_back(const Tenant& tenant, std::string_view key) const override {
+    return log_.may_bring_back(key, pool_of(tenant).id);
+  }
   bool may_forget(std::size_t count) const override { return log_.may_remove(count); }
   void created(const Tenant& tenant, std::string_view key) override;
   void forget(const std::shared_ptr<RemoteRequest>& request, std::size_t item) override;

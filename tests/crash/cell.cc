@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <sstream>
-#include <thread>
 
 #include "crash/worker.h"
 #include "defect.h"
@@ -75,8 +73,10 @@ Child Cell::start_client(bool armed) {
 }
 
 void Cell::wait_for_disk() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(40));
-  look_at_processes();
+  const bool written = host_.status_becomes([&](const Json::Value& status) {
+    return pool_in(status, name_space())["limbo_bytes"].asUInt64() == 0;
+  });
+  if (!written) fail("evicted objects stay on their way to the disk");
 }
 
 void Cell::begin() {

@@ -31,6 +31,8 @@ constexpr std::uint64_t kSegmentBytes = 4 << 20;
 
 class TieredPoolsTest : public ::testing::Test {
  protected:
+  explicit TieredPoolsTest(std::size_t disks = 1)
+      : rig_({.disks = disks, .disk_bytes = 64 << 20, .segment_bytes = kSegmentBytes}) {}
   void SetUp() override {
     rig_.recover();
     open();
@@ -162,6 +164,15 @@ class TieredPoolsTest : public ::testing::Test {
     shm::clear_pin(*got.pin);
     return same;
   }
+  // The disk has an object "a" from before the start, and is still being read.
+  void restart_with_a() {
+    put("a", 1);
+    evict("a");
+    settle();
+    pools_.reset();
+    rig_.kill();
+    open();
+  }
   // As the server does it after an upsert.
   Ask forget(const std::string& key) {
     Ask ask{.request = std::make_shared<RemoteRequest>()};
@@ -176,7 +187,7 @@ class TieredPoolsTest : public ::testing::Test {
     return end_of(ask(RemoteRequest::Kind::kRemove, key));
   }
 
-  LogRig rig_{{.disk_bytes = 64 << 20, .segment_bytes = kSegmentBytes}};
+  LogRig rig_;
   std::deque<shm::Word64> slots_;
   std::shared_ptr<Tenant> tenant_;
   std::unique_ptr<TieredPools> pools_;
@@ -377,7 +388,12 @@ TEST_F(TieredPoolsTest, DamagedAndUnreadableBytesAreNoMiss) {
   settle();
   rig_.disk().fail_next(tier::BlockOperation::Kind::kRead, 1, EIO);
   EXPECT_EQ(end_of(fetch("a")), MC_DISK_AWAY);
+  // A client that only creates would never get past the record.
+  EXPECT_FALSE(pools_->has(*tenant_, "a"));
+  EXPECT_TRUE(pools_->may_bring_back(*tenant_, "a"));
+  EXPECT_EQ(ask(RemoteRequest::Kind::kExists, "a").status(), MC_OK);
   EXPECT_TRUE(gets("a", 1)) << "the disk reads again";
+  EXPECT_TRUE(pools_->has(*tenant_, "a"));
   EXPECT_EQ(pools_->reads().failed, 1u);
 
   const tier::Place place = entry_of("b")->place;
@@ -454,12 +470,7 @@ TEST_F(TieredPoolsTest, AnObjectThatTheDiskDoesNotTakeIsNotFollowedByAnEarlierOn
 }
 
 TEST_F(TieredPoolsTest, ACreateDuringTheStartReplacesTheObjectOnTheDisk) {
-  put("a", 1);
-  evict("a");
-  settle();
-  pools_.reset();
-  rig_.kill();
-  open();
+  restart_with_a();
   ASSERT_TRUE(rig_.log().recovering());
   const Ask early = fetch("a");
   EXPECT_FALSE(early.over());
@@ -473,12 +484,7 @@ TEST_F(TieredPoolsTest, ACreateDuringTheStartReplacesTheObjectOnTheDisk) {
 }
 
 TEST_F(TieredPoolsTest, DuringTheStartOnlyARemovalOfTheSameKeyIsUnsure) {
-  put("a", 1);
-  evict("a");
-  settle();
-  pools_.reset();
-  rig_.kill();
-  open();
+  restart_with_a();
   EXPECT_FALSE(pools_->may_bring_back(*tenant_, "b"));
   const Ask removal = ask(RemoteRequest::Kind::kRemove, "b");
   EXPECT_TRUE(pools_->may_bring_back(*tenant_, "b"));
@@ -488,12 +494,7 @@ TEST_F(TieredPoolsTest, DuringTheStartOnlyARemovalOfTheSameKeyIsUnsure) {
 }
 
 TEST_F(TieredPoolsTest, AnObjectThatIsEvictedDuringTheStartIsNotFollowedByAnEarlierOne) {
-  put("a", 1);
-  evict("a");
-  settle();
-  pools_.reset();
-  rig_.kill();
-  open();
+  restart_with_a();
   put("a", 2);  // as an object of a pool that was kept
   evict("a");
   while (rig_.log().recovering()) {
@@ -598,6 +599,29 @@ TEST_F(TieredPoolsTest, ObjectsThatWereReadAreTakenLongestIfTheBytesOfTheDayRunS
   EXPECT_TRUE(on_disk("k8"));
   EXPECT_FALSE(on_disk("k15")) << "nothing is left of the plan";
   EXPECT_EQ(pools_->demotions().objects + pools_->demotions().saving, 16u);
+}
+
+class TwoDisksTest : public TieredPoolsTest {
+ protected:
+  TwoDisksTest() : TieredPoolsTest(2) {}
+};
+
+TEST_F(TwoDisksTest, ADiskThatHangsHoldsUpNoReadOfTheOther) {
+  std::vector<std::string> on[2];
+  for (int i = 0; on[0].size() < 8 || on[1].empty(); ++i) {
+    ASSERT_LT(i, 100);
+    const std::string key = "k" + std::to_string(i);
+    put(key, 1);
+    evict(key);
+    settle();
+    on[tier::disk_of(entry_of(key)->place.segment)].push_back(key);
+  }
+  rig_.disk(0).set_speed({.read_ns = 20'000'000'000, .write_ns = 30'000, .flush_ns = 400'000});
+  std::vector<Ask> slow;
+  for (const std::string& key : on[0]) slow.push_back(fetch(key));
+  EXPECT_TRUE(gets(on[1].front(), 1));
+  for (const Ask& each : slow) EXPECT_FALSE(each.over());
+  for (const Ask& each : slow) EXPECT_EQ(end_of(each), MC_OK);
 }
 
 TEST(Admission, SavesAnHourAndTakesUsedObjectsWithTheLastHalf) {

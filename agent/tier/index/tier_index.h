@@ -46,6 +46,8 @@ static_assert(sizeof(TierEntry) == 40);
 // TierEntry::flags. A read found damaged bytes. The object cannot be read, and the record stays known
 // until its segment is cleaned: a removal must still be written.
 inline constexpr std::uint8_t kEntryDamaged = 1;
+// The disk has refused the last read. Reads go on trying, and a put writes the object anew.
+inline constexpr std::uint8_t kEntryRefused = 2;
 
 class TierIndex {
  public:

@@ -257,17 +257,19 @@ void DiskLog::end(std::uint64_t ticket, LogEnd::Outcome outcome, int error) {
 
 void DiskLog::end_read(const Task& task, JobEnd end) {
   --segments_.at(number_of(task.entry.place.segment)).readers;
+  const std::uint32_t number = catalog_.find_any(task.entry.key());
+  const bool live = number != kNoEntry && catalog_.at(number).place == task.entry.place;
   if (end.outcome == JobEnd::Outcome::kFailed) {
+    if (live) catalog_.at(number).flags |= kEntryRefused;
     ++counters_.failed;
     return this->end(task.mark, LogEnd::Outcome::kFailed, end.error);
   }
-  const std::uint32_t number = catalog_.find_any(task.entry.key());
-  const bool live = number != kNoEntry && catalog_.at(number).place == task.entry.place;
   if (end.outcome == JobEnd::Outcome::kDamaged) {
     if (live) catalog_.at(number).flags |= kEntryDamaged;
     ++counters_.damaged;
     return this->end(task.mark, LogEnd::Outcome::kDamaged);
   }
+  if (live) catalog_.at(number).flags &= static_cast<std::uint8_t>(~kEntryRefused);
   LogEnd done{.ticket = task.mark};
   std::memcpy(&done.header, end.bytes.data(), sizeof(done.header));
   const std::string_view key(reinterpret_cast<const char*>(end.bytes.data()) + sizeof(done.header),

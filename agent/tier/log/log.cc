@@ -568,11 +568,10 @@ void Log::acknowledge() {
   }
 }
 
-bool Log::removing(std::string_view key, std::uint64_t namespace_id) const {
-  if (!early_.empty() && early_names_.contains(early_name(key, namespace_id))) return true;
-  if (removals_.empty()) return false;
-  const Catalog::Unfinished* const unfinished = catalog_.unfinished(key_of(key, namespace_id));
-  return unfinished != nullptr && !unfinished->is_put;
+bool Log::may_bring_back(std::string_view text, std::uint64_t namespace_id) const {
+  if (!early_.empty() && early_names_.contains(early_name(text, namespace_id))) return true;
+  const TierKey key = key_of(text, namespace_id);
+  return catalog_.find_any(key) != kNoEntry || catalog_.unfinished(key) != nullptr;
 }
 
 bool Log::has_version(std::string_view text, std::uint64_t namespace_id,
@@ -584,13 +583,7 @@ bool Log::has_version(std::string_view text, std::uint64_t namespace_id,
   const std::uint32_t number = catalog_.find_any(key);
   if (number == kNoEntry) return false;
   const TierEntry& entry = catalog_.at(number);
-  return entry.version == version && (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
-}
-
-bool Log::knows(std::string_view text, std::uint64_t namespace_id) const {
-  const TierKey key = key_of(text, namespace_id);
-  const Catalog::Unfinished* const unfinished = catalog_.unfinished(key);
-  return catalog_.find_any(key) != kNoEntry || (unfinished != nullptr && unfinished->is_put);
+  return entry.version == version && entry.flags == 0 && disk_serves(entry);
 }
 
 const TierEntry* Log::find(std::string_view key, std::uint64_t namespace_id) const {

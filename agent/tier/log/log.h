@@ -104,16 +104,15 @@ class Log {
   std::uint64_t hash_of(std::string_view key, std::uint64_t namespace_id) const {
     return key_of(key, namespace_id).hash;
   }
-  // True if a removal of the key is under way, and an earlier object may still come back.
-  bool removing(std::string_view key, std::uint64_t namespace_id) const;
+  // True if a restart may bring back an object of the key: a disk has a record, damaged or not, or a put or a
+  // removal is under way.
+  bool may_bring_back(std::string_view key, std::uint64_t namespace_id) const;
   // Whether so many further removals may begin.
   bool may_remove(std::size_t count) const {
     return early_.size() + removals_.size() + count <= kMostRemovals;
   }
   // True if a disk has, or gets, the object with this version.
   bool has_version(std::string_view key, std::uint64_t namespace_id, std::uint64_t version) const;
-  // True if the log knows a record of the key that must not come back when the caller drops a later object.
-  bool knows(std::string_view key, std::uint64_t namespace_id) const;
   // Puts are accepted: a disk serves, and the disks agree about the removals.
   bool takes_puts() const { return takes_puts_; }
   std::size_t disk_count() const { return slots_.size(); }
