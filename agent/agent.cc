@@ -139,7 +139,10 @@ Status Agent::open_node(KeptDescriptors& kept) {
   if (const auto found = kept.find("node"); found != kept.end()) {
     if (auto file = MemoryFile::adopt(std::move(found->second))) node_file = std::move(*file);
   }
-  auto node = NodeState::open(std::move(node_file));
+  auto node = NodeState::open(std::move(node_file), [this] {
+    const auto on_disks = tier::Tier::identity_on(split_list(options_.tier_paths));
+    return NodeState::Known{on_disks.host, on_disks.incarnation};
+  });
   if (!node) return node.error();
   node_ = std::make_unique<NodeState>(std::move(*node));
   kept_->keep("node", node_->file().fd());
@@ -148,8 +151,12 @@ Status Agent::open_node(KeptDescriptors& kept) {
 
 Status Agent::open_tier() {
   if (options_.tier_paths.empty()) return {};
-  tier::Tier::Plan plan{.paths = split_list(options_.tier_paths),
-                        .bytes_of_each = options_.tier_bytes};
+  tier::Tier::Plan plan{
+      .paths = split_list(options_.tier_paths),
+      .bytes_of_each = options_.tier_bytes,
+      .host = node_->node_id(),
+      .incarnation = node_->incarnation(),
+      .only_own_disks = !options_.cluster_store.empty() || !options_.masters.empty()};
   if (::getrandom(&plan.random, sizeof plan.random, 0) < 0) {
     return {MC_INTERNAL, "getrandom() failed; the kernel gives no random numbers"};
   }
@@ -190,6 +197,7 @@ Status Agent::join_cluster(const OpenCluster& open_cluster) {
   cluster_ = std::move(*cluster);
   if (!cluster_) return {};
   server_.set_cluster(cluster_.get());
+  cluster_->set_disks(tiered_pools_.get());
   return events_.watch(cluster_->wait_fd(), [this] { loop_->on_cluster_event(); });
 }
 

@@ -143,7 +143,10 @@ void AgentLoop::schedule_tier(std::uint64_t now) {
 // One step of each disk's log, and of the requests that wait for it. Returns the time.
 std::uint64_t AgentLoop::work_on_tier(std::uint64_t now) {
   tier_->do_work(now);
-  if (tiered_pools_->advance(now)) server_.finish_remote_requests(now);
+  const bool ended = tiered_pools_->advance(now);
+  // The end of a drop settles requests of the cluster.
+  const bool cluster_ended = cluster_ != nullptr && cluster_->take_ended();
+  if (ended || cluster_ended) server_.finish_remote_requests(now);
   const std::uint64_t end_ns = now_ns();
   times_.add(LoopTimes::Cause::kTier, end_ns - now);
   tier_pause_ns_ = end_ns + kStepPause * (end_ns - now);

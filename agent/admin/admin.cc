@@ -222,6 +222,7 @@ Json::Value Admin::tier() const {
   value["lost_busy"] = u64(demotions.busy);
   value["lost_endurance"] = u64(demotions.saving);
   value["lost_too_large"] = u64(demotions.too_large);
+  value["lost_stripes"] = u64(demotions.stripes);
   value["lost_no_disk"] = u64(demotions.no_disk);
   value["lost_failed"] = u64(demotions.failed);
   const TierReads::Counters& reads = at_.tiered_pools->reads();

@@ -107,6 +107,7 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
+  made->set_disks(disks_);
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};
@@ -118,6 +119,11 @@ void ClusterNode::on_arrival(const ClusterTenant& tenant, std::uint32_t entry, b
 
 // The master does not tell a node which objects the node's put replaced.
 void ClusterNode::on_put(const metadata::PublishItem& put) { fetcher_->put_here(put); }
+
+void ClusterNode::on_not_on_disks(ClusterTenant& tenant,
+                                  const std::shared_ptr<RemoteRequest>& request, std::size_t item) {
+  fetcher_->look_elsewhere(request, item, tenant);
+}
 
 void ClusterNode::tell_backed() {
   for (const auto& tenant : tenants_) {
@@ -166,6 +172,10 @@ void ClusterNode::end_leaving() {
   });
 }
 
+SharedObjects* ClusterNode::shared_objects(const Tenant& tenant) {
+  return find_tenant(tenants_, tenant);
+}
+
 const MemoryFile& ClusterNode::versions_file(const Tenant& tenant) const {
   return find_tenant(tenants_, tenant)->book().file();
 }
@@ -212,6 +222,7 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       puts_->begin(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kForget:  // for LocalDisks
+    case RemoteRequest::Kind::kBring:
       for (RemoteRequest::Item& item : remote_request->items)
         operations_.settle(*remote_request, item, MC_UNSUPPORTED);
       break;
@@ -245,7 +256,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   tell_backed();
   tell_leases();
   peer_server_->poll();
-  if (!walks_.idle()) {
+  if (now_ns >= walks_.next_ns()) {
     on_traffic(now_ns);
     walks_.turn(now_ns);
   }
@@ -313,16 +324,17 @@ void ClusterNode::advance(std::uint64_t now_ns) {
 
 std::uint64_t ClusterNode::next_poll_ns() const {
   for (const auto& tenant : tenants_) {
-    if (memory_has_changed(*tenant)) return 0;
+    // The disks change objects in their own time.
+    if (memory_has_changed(*tenant) || !tenant->changes().empty()) return 0;
   }
-  if (!walks_.idle()) return 0;
+  if (peer_server_->has_answers()) return 0;
   const std::uint64_t now_ns = operations_.now_ns();
   const std::uint64_t leaving_ns = leaving_.empty() ? UINT64_MAX : now_ns + kLeavingNs;
   const std::uint64_t peers_ns =
       peer_server_->idle() ? UINT64_MAX : now_ns + MemberRefresh::kSoonNs;
-  return std::min({leaving_ns, peers_ns, transport_->next_poll_ns(), operations_.next_ns(),
-                   fetcher_->next_ns(), puts_->next_ns(), stripe_holder_->next_ns(),
-                   members_.next_ns()});
+  return std::min({walks_.next_ns(), leaving_ns, peers_ns, transport_->next_poll_ns(),
+                   operations_.next_ns(), fetcher_->next_ns(), puts_->next_ns(),
+                   stripe_holder_->next_ns(), members_.next_ns()});
 }
 
 // ---- mcctl --------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ class ClusterNode : public Cluster, public ArrivalListener {
   std::uint64_t hash_seed(std::string_view name_space) const override;
   Status add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) override;
   void remove_tenant(const Tenant& tenant) override;
+  SharedObjects* shared_objects(const Tenant& tenant) override;
+  void set_disks(LocalDisks* disks) override { disks_ = disks; }
   const MemoryFile& versions_file(const Tenant& tenant) const override;
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
   void begin(const std::shared_ptr<RemoteRequest>& remote_request, std::uint64_t now_ns) override;
@@ -105,6 +107,8 @@ class ClusterNode : public Cluster, public ArrivalListener {
                      MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
   void on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) override;
   void on_put(const metadata::PublishItem& put) override;
+  void on_not_on_disks(ClusterTenant& tenant, const std::shared_ptr<RemoteRequest>& request,
+                       std::size_t item) override;
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
   void tell_leases();
@@ -116,6 +120,7 @@ class ClusterNode : public Cluster, public ArrivalListener {
   metadata::KeyHasher hasher_;
   VersionClock clock_;
   transport::Transport* transport_ = nullptr;
+  LocalDisks* disks_ = nullptr;
   ClusterTenants tenants_;
   ClusterTenants leaving_;     // removed namespaces whose memory transfers may still use
   OperationTable operations_;  // after the namespaces, whose reservations it owns

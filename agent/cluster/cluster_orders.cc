@@ -13,6 +13,19 @@ namespace {
 
 constexpr std::uint64_t kOrderedCopyNs = 30'000'000'000;
 
+// Answers an order to drop objects when all drops from the disks have ended.
+struct DiskDrops {
+  MasterOrders::Done done;
+  std::size_t open = 1;
+  bool durable = true;
+
+  void end(bool is_durable) {
+    durable &= is_durable;
+    if (--open != 0) return;
+    done(durable ? Status() : Status(MC_DISK_AWAY, "a disk that failed may bring objects back"));
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<MasterOrders> ClusterNode::orders_of(std::uint32_t partition) {
@@ -35,8 +48,8 @@ metadata::Load ClusterNode::Orders::load() {
   return load;
 }
 
-void ClusterNode::Orders::next_report(bool first, std::vector<metadata::PublishItem>& items) {
-  node_.announcer_->next_report(partition_, first, items);
+bool ClusterNode::Orders::next_report(bool first, std::vector<metadata::PublishItem>& items) {
+  return node_.announcer_->next_report(partition_, first, items);
 }
 
 void ClusterNode::Orders::on_report_verdict(const metadata::PublishItem& item,
@@ -45,6 +58,8 @@ void ClusterNode::Orders::on_report_verdict(const metadata::PublishItem& item,
 }
 
 void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
+  LocalDisks* const disks = disks_of(node_.tenants_);
+  const auto drops = std::make_shared<DiskDrops>(DiskDrops{std::move(done)});
   for (const metadata::RemoveItem& item : order.items) {
     node_.fetcher_->locations().forget(item.hash);
     node_.fetcher_->dropped(item.hash, item.up_to_version);
@@ -54,8 +69,12 @@ void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
       if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
       tenant->drop(entry);
     }
+    if (disks == nullptr) continue;
+    ++drops->open;
+    disks->drop(shared_name_of(item.hash), item.up_to_version,
+                [drops](bool durable) { drops->end(durable); });
   }
-  done({});
+  drops->end(true);
 }
 
 void ClusterNode::Orders::on_drop_matching(const wire::Match& match,

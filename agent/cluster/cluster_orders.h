@@ -18,7 +18,7 @@ class ClusterNode::Orders final : public MasterOrders {
   metadata::Load load() override;
   std::uint64_t latest_version() override { return node_.clock_.latest(wall_ns()); }
   void heard_version(std::uint64_t version) override { node_.clock_.saw(version); }
-  void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
+  bool next_report(bool first, std::vector<metadata::PublishItem>& items) override;
   void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
   void on_drop(const metadata::wire::Drop& order, Done done) override;
   void on_drop_matching(const metadata::wire::Match& match,

@@ -94,6 +94,7 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   value["capacity_bytes"] = u64(member.descriptor.capacity_bytes);
   value["used_bytes"] = u64(member.used_bytes);
   value["objects"] = u64(member.entries);
+  value["disk_objects"] = u64(member.disk_entries);
   return value;
 }
 
@@ -472,9 +473,12 @@ Json::Value ClusterNode::Verbs::located_json(const metadata::LocateAnswer& answe
   value["parts"] = found.attributes.parts;  // 0: not in stripes
   value["missing_parts"] = found.missing_parts;
   value["holders"] = Json::Value(Json::arrayValue);
-  for (const MemberId node : answer.holders_of(found)) {
+  const auto holders = answer.holders_of(found);
+  for (std::size_t i = 0; i < holders.size(); ++i) {
+    const MemberId node = holders[i];
     Json::Value holder;
     holder["node"] = std::to_string(node);
+    holder["tier"] = (found.on_disk >> i & 1) != 0 ? "disk" : "pool";
     holder["address"] = node_.peers_.address_of(node);
     holder["self"] = node == node_.identity_.node;
     value["holders"].append(holder);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/cluster/peer_server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "libmc/base/clock.h"
@@ -11,6 +12,9 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 64;
 constexpr std::uint64_t kAskWaitsNs = 300 * kMs;  // then the reader asks again
+constexpr std::size_t kMostBringing = 1024;
+constexpr std::size_t kMostAnswers = 16;  // about brought objects, in a turn
+constexpr std::uint64_t kBringNs = 5'000 * kMs;
 // The bytes of objects that come with the answers to an Ask. The loop must not copy for longer.
 constexpr std::uint64_t kMostBytesOfAnAsk = 256 << 10;
 
@@ -28,54 +32,137 @@ bool PeerServer::waits_for_member(MemberId from, const Message& message, std::ui
   return true;
 }
 
+class PeerServer::Answers {
+ public:
+  Answers(PeerServer& server, MemberId to, std::uint32_t request)
+      : server_(server),
+        to_(to),
+        most_bytes_(server.transport_.capabilities().max_notification_bytes) {
+    answer_.request = request;
+  }
+
+  // holder: null if the row holds no object.
+  void add(PlaceRow row, const ClusterTenant* holder, bool wants_bytes) {
+    std::size_t row_bytes = encoded_row_bytes(row);
+    if (wants_bytes && holder != nullptr && bytes_of_objects_ + row.length <= kMostBytesOfAnAsk &&
+        bytes_fit_answer(row, most_bytes_)) {
+      bytes_of_objects_ += row.length;
+      row.bytes = holder->bytes_of(row);
+      row_bytes = encoded_row_bytes(row);
+    }
+    const bool other = holder != nullptr && of_ != nullptr && holder != of_;
+    if (other || bytes_ + row_bytes > most_bytes_) send();
+    if (holder != nullptr) of_ = holder;
+    answer_.rows.push_back(std::move(row));
+    bytes_ += row_bytes;
+  }
+
+  void send() {
+    if (answer_.rows.empty()) return;
+    if (of_ != nullptr) {
+      answer_.name_space = of_->id();
+      if (auto text = server_.transport_.describe(of_->region)) answer_.region = std::move(*text);
+    }
+    server_.peers_.tell(to_, answer_, server_.operations_.now_ns());
+    answer_.rows.clear();
+    bytes_ = kAnswerHeadBytes;
+  }
+
+ private:
+  PeerServer& server_;
+  const MemberId to_;
+  const std::size_t most_bytes_;
+  AskAnswer answer_;
+  std::size_t bytes_ = kAnswerHeadBytes;
+  std::uint64_t bytes_of_objects_ = 0;
+  const ClusterTenant* of_ = nullptr;
+};
+
 void PeerServer::serve(MemberId from, const AskRequest& ask) {
   if (waits_for_member(from, ask, kAskWaitsNs)) return;
-  AskAnswer answer;
-  answer.request = ask.request;
-  const std::size_t most_bytes = transport_.capabilities().max_notification_bytes;
-  std::size_t bytes = kAnswerHeadBytes;
-  std::uint64_t bytes_of_objects = 0;
-  const ClusterTenant* of = nullptr;
-  const auto send = [&] {
-    if (answer.rows.empty()) return;
-    if (of != nullptr) {
-      answer.name_space = of->id();
-      if (auto text = transport_.describe(of->region)) answer.region = std::move(*text);
-    }
-    peers_.tell(from, answer, operations_.now_ns());
-    answer.rows.clear();
-    bytes = kAnswerHeadBytes;
-  };
+  Answers answers(*this, from, ask.request);
   for (std::size_t i = 0; i < ask.keys.size(); ++i) {
     // Without the lease, the object may have been replaced or removed elsewhere. The asker asks again.
     if (!masters_.readable(ask.keys[i], peers_.self())) continue;
     ++asks_served_;
-    PlaceRow row;
-    const ClusterTenant* holder = nullptr;
-    for (const auto& tenant : tenants_) {
-      if (ask.name_space != 0 && tenant->id() != ask.name_space) continue;
-      const std::uint32_t entry = tenant->find(ask.keys[i]);
-      if (entry == kNoEntry) continue;
-      row = tenant->place_of(entry);
-      if (ask.wants_keys) row.key = std::string(tenant->store().index().key_of(entry));
-      holder = tenant.get();
-      break;
-    }
-    row.number = static_cast<std::uint16_t>(i);
-    std::size_t row_bytes = encoded_row_bytes(row);
-    if (ask.wants_bytes && holder != nullptr &&
-        bytes_of_objects + row.length <= kMostBytesOfAnAsk && bytes_fit_answer(row, most_bytes)) {
-      bytes_of_objects += row.length;
-      row.bytes = holder->bytes_of(row);
-      row_bytes = encoded_row_bytes(row);
-    }
-    const bool other = holder != nullptr && of != nullptr && holder != of;
-    if (other || bytes + row_bytes > most_bytes) send();
-    if (holder != nullptr) of = holder;
-    answer.rows.push_back(std::move(row));
-    bytes += row_bytes;
+    if (!bring(from, ask, i)) answer(answers, ask, i, ask.keys[i]);
   }
-  send();
+  answers.send();
+}
+
+void PeerServer::answer(Answers& answers, const AskRequest& ask, std::size_t number,
+                        const metadata::KeyHash& key) {
+  PlaceRow row;
+  const ClusterTenant* holder = nullptr;
+  for (const auto& tenant : tenants_) {
+    if (ask.name_space != 0 && tenant->id() != ask.name_space) continue;
+    const std::uint32_t entry = tenant->find(key);
+    if (entry == kNoEntry) continue;
+    row = tenant->place_of(entry);
+    if (ask.wants_keys) row.key = std::string(tenant->store().index().key_of(entry));
+    holder = tenant.get();
+    break;
+  }
+  row.number = static_cast<std::uint16_t>(number);
+  answers.add(std::move(row), holder, ask.wants_bytes);
+}
+
+// ---- Objects on disks ---------------------------------------------------------------------------
+
+// Returns false if the question can be answered now.
+bool PeerServer::bring(MemberId from, const AskRequest& ask, std::size_t number) {
+  LocalDisks* const disks = disks_of(tenants_);
+  if (disks == nullptr) return false;
+  const metadata::KeyHash& key = ask.keys[number];
+  for (const auto& tenant : tenants_) {
+    if (tenant->find(key) != kNoEntry) return false;
+  }
+  const auto tenant = disks->tenant_of(shared_name_of(key));
+  if (tenant == nullptr) return false;
+  AskRequest head = ask;
+  head.keys.clear();
+  const auto same = std::ranges::find_if(bringing_, [&](const Bringing& each) {
+    return each.from == from && each.request->items.front().name == shared_name_of(key);
+  });
+  if (same != bringing_.end()) {  // asked again
+    same->ask = std::move(head);
+    same->number = number;
+    return true;
+  }
+  if (bringing_.size() >= kMostBringing) return true;  // the asker asks again
+  auto request = std::make_shared<RemoteRequest>();
+  request->kind = RemoteRequest::Kind::kBring;
+  request->tenant = tenant;
+  request->deadline_ns = operations_.now_ns() + kBringNs;
+  request->items.emplace_back().name = shared_name_of(key);
+  request->open_count = 1;
+  bringing_.push_back({from, std::move(head), number, request});
+  disks->begin_item(request, 0, operations_.now_ns());
+  return true;
+}
+
+bool PeerServer::has_answers() const {
+  return std::ranges::any_of(bringing_, [&](const Bringing& each) {
+    return each.request->over() || operations_.now_ns() >= each.request->deadline_ns;
+  });
+}
+
+void PeerServer::answer_brought(const Bringing& brought) {
+  const RemoteRequest::Item& item = brought.request->items.front();
+  const metadata::KeyHash key{item.name.hi, item.name.lo};
+  // The lease may be over by now.
+  if (!masters_.readable(key, peers_.self())) return;
+  Answers answers(*this, brought.from, brought.ask.request);
+  const bool is_gone = item.status == MC_NOT_FOUND || item.status == MC_CORRUPT;
+  if (item.status == MC_OK || is_gone) {
+    answer(answers, brought.ask, brought.number, key);
+  } else {
+    PlaceRow row;
+    row.number = static_cast<std::uint16_t>(brought.number);
+    row.unreadable = true;
+    answers.add(std::move(row), nullptr, false);
+  }
+  answers.send();
 }
 
 void PeerServer::serve(MemberId from, const HoldRequest& hold) {
@@ -104,6 +191,20 @@ void PeerServer::poll() {
       continue;
     }
     std::visit([&](const auto& message) { serve(next.from, message); }, next.message);
+  }
+  std::size_t answers = kMostAnswers;
+  for (auto at = bringing_.begin(); at != bringing_.end() && answers > 0;) {
+    const bool late = operations_.now_ns() >= at->request->deadline_ns;
+    if (!late && !at->request->over()) {
+      ++at;
+      continue;
+    }
+    at->request->abandoned = true;
+    if (!late) {
+      answer_brought(*at);
+      --answers;
+    }
+    at = bringing_.erase(at);
   }
 }
 

@@ -2,15 +2,17 @@
 //
 // Answers the requests of peers: the places of objects and stripes, holding objects and
 //   stripes for other hosts, and seals. An Ask or a Hold from a peer that no list of members has named
-//   yet waits until the member is known.
+//   yet waits until the member is known. An object on a disk comes into the pool before the answer.
 // Threads: The agent's loop.
-// Owns: The waiting messages.
+// Owns: The waiting messages, and the requests to the disks.
 // Trusts: No request. Keys are looked up in the index; the bytes of a Hold are compared
 //   with their checksum.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <list>
+#include <memory>
 #include <variant>
 
 #include "agent/cluster/fetch/fetcher.h"
@@ -45,6 +47,8 @@ class PeerServer {
   // Tries the waiting messages again.
   void poll();
   bool idle() const { return waiting_.empty(); }
+  // An object has come from a disk, or will not come: poll() answers.
+  bool has_answers() const;
   std::uint64_t asks_served() const { return asks_served_; }
 
  private:
@@ -53,6 +57,19 @@ class PeerServer {
     std::variant<AskRequest, HoldRequest> message;
     std::uint64_t until_ns = 0;
   };
+  // An object on its way from a disk.
+  struct Bringing {
+    MemberId from = 0;
+    AskRequest ask;          // without the keys
+    std::size_t number = 0;  // of the key in the question
+    std::shared_ptr<RemoteRequest> request;
+  };
+  // The answers to an Ask, in as few messages as possible.
+  class Answers;
+  void answer(Answers& answers, const AskRequest& ask, std::size_t number,
+              const metadata::KeyHash& key);
+  bool bring(MemberId from, const AskRequest& ask, std::size_t number);
+  void answer_brought(const Bringing& brought);
   template <typename Message>
   bool waits_for_member(MemberId from, const Message& message, std::uint64_t most_ns);
   std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);
@@ -65,6 +82,7 @@ class PeerServer {
   CopyKeeper& copies_;
   StripeHolder& stripes_;
   std::deque<Waiting> waiting_;
+  std::list<Bringing> bringing_;
   std::uint64_t asks_served_ = 0;
 };
 

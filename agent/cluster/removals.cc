@@ -28,6 +28,11 @@ void Removals::begin(const std::shared_ptr<RemoteRequest>& remote_request, Clust
       what.version = tenant.book().row(entry).version;
       what.generation = tenant.generation_of(entry);
     }
+    if (const LocalDisks* const disks = tenant.disks()) {
+      what.unsure = disks->recovering();
+      what.disk_version =
+          what.unsure ? tenant.latest_version() : disks->version_of(shared_name_of(what.name));
+    }
     fetcher_.locations().forget(what.name);
     parts[masters_.partition_of(what.name)].push_back(what);
   }
@@ -101,13 +106,27 @@ bool Removals::decide(Removal& removal, const Removal::Doomed& what, metadata::L
                             tenant.book().row(entry).version <= what.version)) {
     tenant.drop(entry);
   }
-  const bool removed = said == metadata::Lookup::kFound || what.generation != 0;
-  operations_.settle(*removal.remote_request, removal.remote_request->items[what.item],
-                     reply.unconfirmed != 0 ? MC_TIMEOUT
-                     : removed              ? MC_OK
-                     : reply.away != 0      ? MC_HOLDER_AWAY
-                                            : MC_NOT_FOUND);
+  const bool removed = said == metadata::Lookup::kFound || what.generation != 0 ||
+                       (what.disk_version != 0 && !what.unsure);
+  settle(removal, what,
+         reply.unconfirmed != 0 ? MC_TIMEOUT
+         : removed              ? MC_OK
+         : reply.away != 0      ? MC_HOLDER_AWAY
+                                : MC_NOT_FOUND);
   return true;
+}
+
+// As soon as no restart of this host brings the object back.
+void Removals::settle(Removal& removal, const Removal::Doomed& what, mc_status status) {
+  const auto end = [this, request = removal.remote_request, item = what.item](mc_status with) {
+    operations_.settle(*request, request->items[item], with);
+  };
+  // An object that was in the pool may have left for a disk meanwhile.
+  const std::uint64_t version = std::max(what.version, what.disk_version);
+  LocalDisks* const disks = removal.tenant()->disks();
+  if (disks == nullptr || version == 0) return end(status);
+  disks->drop(shared_name_of(what.name), version,
+              [end, status](bool durable) { end(durable ? status : MC_DISK_AWAY); });
 }
 
 void Removals::end(Removal& removal, mc_status status) {

@@ -37,8 +37,10 @@ struct Removal final : Operation {
   struct Doomed {  // an item of the remote request
     std::size_t item = 0;
     metadata::KeyHash name;
-    std::uint64_t version = 0;     // of the object on this host, or 0
-    std::uint64_t generation = 0;  // of the object's index entry, or 0
+    std::uint64_t version = 0;       // of the object on this host, or 0
+    std::uint64_t generation = 0;    // of the object's index entry, or 0
+    std::uint64_t disk_version = 0;  // of the object on the host's disks, or 0
+    bool unsure = false;             // the disks are still being read
   };
 
   Removal(Removals& with, std::shared_ptr<RemoteRequest> of, std::uint32_t partition_of_keys)
@@ -75,6 +77,7 @@ class Removals {
   bool decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said,
               const metadata::wire::RemoveReply& reply);
   void end(Removal& removal, mc_status status);
+  void settle(Removal& removal, const Removal::Doomed& what, mc_status status);
 
   OperationTable& operations_;
   const Masters& masters_;

@@ -179,6 +179,7 @@ constexpr MetricRow kTierRows[] = {
      "Evicted objects that no disk has, by the reason", "reason=busy"},
     {"lost_endurance", kCounter, "mc_tier_not_demoted_total", "", "reason=endurance"},
     {"lost_too_large", kCounter, "mc_tier_not_demoted_total", "", "reason=too_large"},
+    {"lost_stripes", kCounter, "mc_tier_not_demoted_total", "", "reason=stripes"},
     {"lost_no_disk", kCounter, "mc_tier_not_demoted_total", "", "reason=no_disk"},
     {"lost_failed", kCounter, "mc_tier_not_demoted_total", "", "reason=failed"},
     {"read", kCounter, "mc_tier_served_objects_total", "Objects read from disks for gets"},

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "agent/pool/version_book.h"
+#include "agent/server/local_disks.h"
 #include "libmc/base/clock.h"
 
 namespace mc::agent {
@@ -224,8 +225,10 @@ Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
     return status;
   }
   // A namespace of an admin verb may be dropped, while a disk keeps its objects.
-  const bool stays = !tenant->temporary && !tenant->clustered;
-  if (around_.disks != nullptr && stays && tenant->wants_disks) around_.disks->add_tenant(tenant);
+  if (around_.disks != nullptr && !tenant->temporary && tenant->wants_disks) {
+    around_.disks->add_tenant(
+        tenant, tenant->clustered ? around_.cluster->shared_objects(*tenant) : nullptr);
+  }
   keep(*tenant);
   tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   tenants_[tenant->name] = std::move(tenant);

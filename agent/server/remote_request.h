@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rest of the cluster and the local disks, as the agent's loop and its Server see them. Work for
-//   other hosts or for the disks is a RemoteRequest: the Server begins the request, and looks at the
-//   request again when its end is reported. agent/cluster/ implements Cluster, and agent/tiering/
-//   implements LocalDisks. An agent without one of them has no implementation, and pays a null check.
+// The rest of the cluster, as the agent's loop and its Server see the cluster. Work for other hosts or for the
+//   local disks (local_disks.h) is a RemoteRequest: the Server begins the request, and looks at the request
+//   again when its end is reported. agent/cluster/ implements Cluster. An agent without a cluster has no
+//   implementation, and pays a null check.
 // Threads: the agent's loop.
 // Owns: nothing; requests are shared with the Server.
 // Trusts: its caller; the Server has checked keys and lengths.
@@ -22,6 +22,15 @@
 
 namespace mc::agent {
 
+class LocalDisks;
+class SharedObjects;
+
+// The name of an object in a cluster (metadata::KeyHash).
+struct SharedName {
+  std::uint64_t hi = 0, lo = 0;
+  bool operator==(const SharedName&) const = default;
+};
+
 struct RemoteRequest {
   enum class Kind : std::uint8_t {
     kAnnounce,  // ends when the master knows the objects in these entries
@@ -31,15 +40,18 @@ struct RemoteRequest {
     kForget,    // ends when no restart brings an earlier object of the key back from a disk
     kPlace,     // ends when another host holds the object
     kReplicas,  // ends when as many hosts hold the objects as wanted
+    kBring,     // an object of the disks comes into the pool, because another host asks
   };
   struct Item {
-    std::string key;                 // all kinds but kAnnounce, which has the entry
-    std::uint32_t entry = kNoEntry;  // kAnnounce: input. kFetch: output
-    shm::Word64* pin = nullptr;      // kFetch: the slot for the reader's pin
-    std::uint64_t length = 0;        // kExists, output: length of the object
-    std::uint32_t number = 0;        // index of the item in the client's request
-    std::uint8_t replicas = 0;       // kReplicas: how many hosts shall hold the object
-    mc_status status = MC_OK;        // output
+    std::string key;                     // all kinds but kAnnounce, which has the entry, and kBring
+    SharedName name;                     // kBring
+    std::uint32_t entry = kNoEntry;      // kAnnounce: input. kFetch: output
+    shm::Word64* pin = nullptr;          // kFetch: the slot for the reader's pin
+    std::uint64_t length = 0;            // kExists, output: length of the object
+    std::uint32_t number = 0;            // index of the item in the client's request
+    std::uint8_t replicas = 0;           // kReplicas: how many hosts shall hold the object
+    mc_status otherwise = MC_NOT_FOUND;  // if no host has the object: why this host does not
+    mc_status status = MC_OK;            // output
     bool open = true;
   };
   // kPlace, a single item: the bytes lie in memory that a session may write.
@@ -69,31 +81,6 @@ struct RemoteRequest {
   }
 };
 
-// Ends requests of tenants with `on_disks`.
-class LocalDisks {
- public:
-  virtual ~LocalDisks() = default;
-
-  // Objects that are evicted from the tenant's pool go to the disks from now on. Sets Tenant::on_disks.
-  virtual void add_tenant(const std::shared_ptr<Tenant>& tenant) = 0;
-  // True if a disk has the object, or soon will have. False: no disk has the object, the disks are still being
-  // read after a start, or the last read of the object failed.
-  virtual bool has(const Tenant& tenant, std::string_view key) const = 0;
-  // True if a restart may bring back an object of the key: a disk has, or soon will have, a record of the key,
-  // damaged or not, or a removal is under way.
-  virtual bool may_bring_back(const Tenant& tenant, std::string_view key) const = 0;
-  // Whether forget() may be called so many times. False: too many removals are under way; ask again later.
-  virtual bool may_forget(std::size_t count) const = 0;
-  // The pool has a new object of the key, and may_bring_back() was false. Disks that are still being read after
-  // a start forget theirs; nobody waits for that.
-  virtual void created(const Tenant& tenant, std::string_view key) = 0;
-  // Begins an item of a kForget, as soon as the pool has the later object. The caller counts open items.
-  virtual void forget(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item) = 0;
-  // kFetch, kExists, kRemove.
-  virtual void begin(const std::shared_ptr<RemoteRequest>& remote_request,
-                     std::uint64_t now_ns) = 0;
-};
-
 class Cluster {
  public:
   virtual ~Cluster() = default;
@@ -103,6 +90,10 @@ class Cluster {
   // kept: the versions_file() of an earlier agent, or an empty file. Sets the store's listener.
   virtual Status add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) = 0;
   virtual void remove_tenant(const Tenant& tenant) = 0;
+  // The objects of a clustered tenant. Valid until remove_tenant().
+  virtual SharedObjects* shared_objects(const Tenant& tenant) = 0;
+  // Null: the agent has no tier. Call before the first tenant.
+  virtual void set_disks(LocalDisks* disks) = 0;
   virtual const MemoryFile& versions_file(const Tenant& tenant) const = 0;
   // Appends the pins of objects that are being sent to peers.
   virtual void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "agent/server/local_disks.h"
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/copy.h"
@@ -475,9 +476,9 @@ void Server::retry_waiting(std::uint64_t now_ns) {
 // unfinished: the status of items that are stored, while a disk may still bring back an earlier object.
 void Server::end_waiting(Work& work, mc_status status, mc_status unfinished) {
   give_back_copy(work);
-  if (work.remote_request && work.remote_request->kind == RemoteRequest::Kind::kForget) {
-    for (RemoteRequest::Item& item : work.remote_request->items) {
-      work.remote_request->settle(item, unfinished);
+  if (work.forgets) {
+    for (RemoteRequest::Item& item : work.forgets->items) {
+      work.forgets->settle(item, unfinished);
       if (item.status != MC_OK) work.override_result(item);
     }
   }
@@ -538,10 +539,10 @@ void Server::forget_earlier(Work& work, const PutOrder& order, ObjectStore::Put 
   RemoteRequest::Item item;
   item.key = order.key;
   item.number = work.next;
-  add(work.remote_request, RemoteRequest::Kind::kForget, std::move(item));
-  work.remote_request->tenant = tenant;
-  ++work.remote_request->open_count;
-  disks_->forget(work.remote_request, work.remote_request->items.size() - 1);
+  add(work.forgets, RemoteRequest::Kind::kForget, std::move(item));
+  work.forgets->tenant = tenant;
+  ++work.forgets->open_count;
+  disks_->forget(work.forgets, work.forgets->items.size() - 1);
 }
 
 // The put of the current item ends when several hosts hold the object, if the client wants that.
@@ -556,6 +557,7 @@ void Server::forget_earlier(Work& work, const PutOrder& order, ObjectStore::Put 
 
 [[gnu::hot]] Server::Step Server::finish_put(Work& work) {
   if (!work.remote_request) work.remote_request = std::exchange(work.replicas, nullptr);
+  if (!work.remote_request) work.remote_request = std::exchange(work.forgets, nullptr);
   if (work.remote_request) return send_away(work);
   complete(work, work.first_failure);
   return Step::kDone;
@@ -591,9 +593,11 @@ Server::Step Server::send_away(Work& work) {
   work.remote_request->tenant = work.session->tenant;
   work.remote_request->deadline_ns =
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
-  if (!work.session->tenant->on_disks) {
+  if (work.remote_request->kind == RemoteRequest::Kind::kForget) {
+    // Has begun already.
+  } else if (work.session->tenant->clustered) {
     cluster_->begin(work.remote_request, now_ns());
-  } else if (work.remote_request->kind != RemoteRequest::Kind::kForget) {
+  } else {
     disks_->begin(work.remote_request, now_ns());
   }
   return work.remote_request->over() ? finish_remote_request(work) : Step::kAway;
@@ -626,6 +630,11 @@ Server::Step Server::finish_remote_request(Work& work) {
     work.remote_request->items = std::move(next);
     return send_away(work);
   }
+  work.replicas.reset();
+  if (work.forgets) {
+    work.remote_request = std::exchange(work.forgets, nullptr);
+    return send_away(work);
+  }
   complete(work, work.first_failure);
   return Step::kDone;
 }
@@ -640,6 +649,9 @@ void Server::cut_short(Work& work, mc_status status) {
       item.status = status;
       work.override_result(item);
     }
+  }
+  if (work.forgets) {
+    for (RemoteRequest::Item& item : work.forgets->items) work.forgets->settle(item, status);
   }
   finish_remote_request(work);
 }

@@ -66,6 +66,7 @@ struct Work {
   std::vector<Copied> group{};
   std::shared_ptr<RemoteRequest> remote_request{};  // the part of the work that the cluster does
   std::shared_ptr<RemoteRequest> replicas{};        // the part that comes after that one
+  std::shared_ptr<RemoteRequest> forgets{};         // the part of the disks, which has begun
   std::uint64_t begun_ns = 0;                       // start of the item's wait for room
   std::uint64_t waits_since_ns = 0;                 // 0: the request has not waited
   Elsewhere elsewhere{};

@@ -18,7 +18,7 @@ struct NodeState::Page {
 
 NodeState::Page& NodeState::page() const { return *reinterpret_cast<Page*>(mapping_.data()); }
 
-Result<NodeState> NodeState::open(MemoryFile file) {
+Result<NodeState> NodeState::open(MemoryFile file, const std::function<Known()>& known) {
   NodeState state;
   const bool kept = file && file.size_bytes() == shm::kPageBytes;
   if (kept) {
@@ -39,6 +39,10 @@ Result<NodeState> NodeState::open(MemoryFile file) {
       return fail(MC_INTERNAL, "getrandom() failed; the kernel gives no random numbers");
     }
     page.incarnation = 0;
+    if (const Known earlier = known(); earlier.node_id != 0) {
+      page.node_id = earlier.node_id;
+      page.incarnation = earlier.incarnation;
+    }
     page.next_session_id = 1;
     page.header = shm::make_header(shm::FileKind::kNode, shm::kPageBytes, page.node_id, 0);
   }

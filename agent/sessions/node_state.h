@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "libmc/base/memory_file.h"
 
@@ -15,8 +16,13 @@ namespace mc::agent {
 
 class NodeState {
  public:
-  // file: the kept file, or an empty one. A damaged file is replaced. Increments the incarnation.
-  static Result<NodeState> open(MemoryFile file);
+  // Of an earlier agent of this host. node_id 0: none is known.
+  struct Known {
+    std::uint64_t node_id = 0, incarnation = 0;
+  };
+  // file: the kept file, or an empty one. A damaged file is replaced. A new file continues the agent that `known`
+  // tells. Increments the incarnation.
+  static Result<NodeState> open(MemoryFile file, const std::function<Known()>& known);
 
   const MemoryFile& file() const { return file_; }
   std::uint64_t node_id() const;

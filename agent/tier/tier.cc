@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/tier/tier.h"
 
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "agent/tier/disk/open_disk.h"
@@ -30,8 +34,47 @@ Tier::Tier(const Plan& plan) : told_(plan.paths.size(), DiskState::kOpening) {
     threads_.push_back(std::move(*thread));
   }
   const bool all = disks.size() == plan.paths.size();
-  log_ = std::make_unique<Log>(std::move(disks),
-                               Log::Config{.random = plan.random, .disks_not_opened = !all});
+  log_ =
+      std::make_unique<Log>(std::move(disks), Log::Config{.random = plan.random,
+                                                          .disks_not_opened = !all,
+                                                          .host = plan.host,
+                                                          .incarnation = plan.incarnation,
+                                                          .only_own_disks = plan.only_own_disks});
+}
+
+// A thread reads each disk, since a disk may hang.
+Tier::Identity Tier::identity_on(const std::vector<std::string>& paths) {
+  constexpr std::chrono::seconds kPatience{5};
+  std::vector<std::future<Identity>> answers;
+  for (const std::string& path : paths) {
+    std::promise<Identity> answer;
+    answers.push_back(answer.get_future());
+    std::thread([path, answer = std::move(answer)]() mutable {
+      answer.set_value(identity_on(path));
+    }).detach();
+  }
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  Identity latest;
+  for (std::future<Identity>& answer : answers) {
+    if (answer.wait_until(until) != std::future_status::ready) continue;
+    const Identity found = answer.get();
+    if (found.incarnation > latest.incarnation) latest = found;
+  }
+  return latest;
+}
+
+Tier::Identity Tier::identity_on(const std::string& path) {
+  Identity latest;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::byte> block(kBlockBytes);
+  for (std::uint64_t copy = 0; copy < kSuperblocks; ++copy) {
+    if (!file.read(reinterpret_cast<char*>(block.data()), kBlockBytes)) break;
+    const auto superblock = read_superblock(block);
+    if (!superblock || superblock->format != kFormat) continue;
+    if (superblock->incarnation <= latest.incarnation) continue;
+    latest = {superblock->host, superblock->incarnation};
+  }
+  return latest;
 }
 
 std::vector<int> Tier::wait_fds() const {
@@ -40,12 +83,7 @@ std::vector<int> Tier::wait_fds() const {
   return fds;
 }
 
-void Tier::do_work(std::uint64_t now_ns) {
-  log_->do_work(now_ns);
-  // Nobody asks for these objects by another way than the log.
-  dropped_.clear();
-  log_->take_dropped(dropped_);
-}
+void Tier::do_work(std::uint64_t now_ns) { log_->do_work(now_ns); }
 
 std::vector<Tier::Report> Tier::report() const {
   std::vector<Report> reports = opened_;

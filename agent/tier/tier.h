@@ -24,7 +24,15 @@ class Tier {
     std::uint64_t bytes_of_each = 0;  // 0: the present size of each file or device
     // Names a new tier and its lives. Never the same in two starts: bytes of an earlier tier would count.
     std::uint64_t random = 0;
+    // See Log::Config.
+    std::uint64_t host = 0, incarnation = 0;
+    bool only_own_disks = false;
   };
+  // The host and incarnation on the disks; host 0: no disk says. Waits for a disk for up to 5 s.
+  struct Identity {
+    std::uint64_t host = 0, incarnation = 0;
+  };
+  static Identity identity_on(const std::vector<std::string>& paths);
   explicit Tier(const Plan& plan);
 
   // Readable when do_work() has something to do.
@@ -43,10 +51,11 @@ class Tier {
   std::vector<DiskReport> take_changes();
 
  private:
+  static Identity identity_on(const std::string& path);
+
   std::vector<Report> opened_;   // by path; with state kRefused: the log does not have the disk
   std::vector<DiskState> told_;  // by path
-  std::vector<Dropped> dropped_;
-  std::unique_ptr<Log> log_;  // owns bytes that the threads read and write
+  std::unique_ptr<Log> log_;     // owns bytes that the threads read and write
   std::vector<std::unique_ptr<DiskThread>> threads_;
 };
 

@@ -8,65 +8,91 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kLargestShare = 4;
+// tier::TierEntry::marks of an object of a cluster.
+constexpr unsigned kReplicasMask = 7;
+constexpr unsigned kUnannouncedShift = 3;
 // Removals that nobody waits for leave half of the places to the removals of clients.
 constexpr std::size_t kPlacesOfClients = tier::Log::kMostRemovals / 2;
 
 }  // namespace
 
-void remove_unheard(tier::Log& log, std::string_view key, std::uint64_t namespace_id) {
-  if (log.may_remove(kPlacesOfClients)) static_cast<void>(log.remove(key, namespace_id));
+void remove_unheard(tier::Log& log, const tier::ObjectName& name) {
+  if (log.may_remove(kPlacesOfClients)) static_cast<void>(log.remove(name));
+}
+
+std::uint8_t marks_of(const SharedObject& object) {
+  return static_cast<std::uint8_t>((object.replicas - 1) | static_cast<unsigned>(object.unannounced)
+                                                               << kUnannouncedShift);
+}
+
+SharedObject shared_object(const tier::TierKey& key, std::uint64_t version, std::uint64_t length,
+                           unsigned marks) {
+  const unsigned unannounced = marks >> kUnannouncedShift & 3;
+  return {.name = shared_name_of(key),
+          .version = version,
+          .length = length,
+          .replicas = static_cast<std::uint8_t>((marks & kReplicasMask) + 1),
+          .unannounced = unannounced > 2 ? SharedObject::Unannounced::kNo
+                                         : static_cast<SharedObject::Unannounced>(unannounced)};
 }
 
 bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns) {
   ObjectIndex& index = pool.store().index();
   const shm::Entry& entry = index.entry(object.entry);
-  const std::string_view key = index.key_of(object.entry);
+  const tier::ObjectName name = pool.object(index.key_of(object.entry));
   const std::uint64_t length = entry.length.load_relaxed();
-  // The checksum tells objects of a key apart: the number of an entry changes with each promotion.
   const std::uint64_t checksum = entry.checksum.load_relaxed();
-  if (log_.has_version(key, pool.id, checksum)) {
+  // Without a cluster, the checksum tells objects of a key apart: the number of an entry changes with each
+  // promotion.
+  SharedObject shared;
+  shared.version = checksum;
+  if (pool.shared != nullptr) shared = pool.shared->describe(object.entry);
+  if (shared.version == 0 && pool.shared != nullptr) return lose(name, counters_.stripes);
+  if (log_.has_version(name, shared.version)) {
     ++counters_.same;
+    if (pool.shared != nullptr) log_.set_marks(name, marks_of(shared));
     return false;
   }
   const std::uint64_t room = pool.store().headroom_bytes();
   const std::uint64_t on_the_way = pool.on_the_way_bytes + length;
   if (length > pool.store().pool().reserved_bytes() / kLargestShare) {
-    return lose(pool, key, counters_.too_large);
+    return lose(name, counters_.too_large);
   }
   if (!object.may_stay || (pool.on_the_way_bytes > 0 && on_the_way > room)) {
-    return lose(pool, key, counters_.busy);
+    return lose(name, counters_.busy);
   }
   if (!admission_.admits(object.used, log_.written_bytes(), now_ns)) {
-    return lose(pool, key, counters_.saving);
+    return lose(name, counters_.saving);
   }
   const std::uint64_t parent_hash = entry.parent_hash.load_relaxed();
   const auto parent = index.find_by_hash(parent_hash);
   const std::uint64_t hash = entry.hash.load_relaxed();
   const auto ticket =
-      log_.put({.key = key,
-                .namespace_id = pool.id,
-                .version = checksum,
+      log_.put({.name = name,
+                .version = shared.version,
+                .marks = marks_of(shared),
                 .length = length,
                 .sum_seed = hash,
                 .checksum = checksum,
-                .parent_hash = parent ? log_.hash_of(index.key_of(*parent), pool.id) : 0,
+                .parent_hash = parent ? log_.hash_of(pool.object(index.key_of(*parent))) : 0,
                 .pool_parent = parent_hash,
                 .group = attribute_field(entry).group,
                 .soon = on_the_way > room / 2},
                pool.pieces(object.entry, length));
-  if (!ticket) return lose(pool, key, lost_by(ticket.error()));
+  if (!ticket) return lose(name, lost_by(ticket.error()));
   MC_FAILPOINT("demote.after_put");
   admission_.charge(length);
-  by_ticket_[*ticket] = {&pool, object.entry, length};
+  shared.length = length;
+  by_ticket_[*ticket] = {&pool, object.entry, shared};
   tickets_[pool.name(hash)] = *ticket;
   pool.on_the_way_bytes += length;
   return true;
 }
 
 // No disk gets the object. An earlier object of the key must not take its place.
-bool Demoter::lose(const TieredPool& pool, std::string_view key, std::uint64_t& reason) {
+bool Demoter::lose(const tier::ObjectName& name, std::uint64_t& reason) {
   ++reason;
-  if (log_.recovering() || log_.may_bring_back(key, pool.id)) remove_unheard(log_, key, pool.id);
+  if (log_.recovering() || log_.may_bring_back(name)) remove_unheard(log_, name);
   return false;
 }
 
@@ -92,28 +118,57 @@ bool Demoter::end(const tier::LogEnd& end) {
   const std::uint64_t hash = object.pool->store().index().entry(object.entry).hash.load_relaxed();
   const auto ticket = tickets_.find(object.pool->name(hash));
   if (ticket != tickets_.end() && ticket->second == end.ticket) tickets_.erase(ticket);
-  object.pool->on_the_way_bytes -= object.bytes;
+  object.pool->on_the_way_bytes -= object.object.length;
   if (end.outcome == tier::LogEnd::Outcome::kDone) {
     ++counters_.objects;
-    counters_.bytes += object.bytes;
+    counters_.bytes += object.object.length;
+    if (object.pool->shared != nullptr) {
+      log_.set_marks({.given = tier_key_of(object.object.name)}, marks_of(object.object));
+    }
   } else if (end.outcome == tier::LogEnd::Outcome::kFailed) {
     ++counters_.failed;
+    // The cluster believes that a disk has the object.
+    if (SharedObjects* const shared = object.pool->shared) {
+      shared->left_disks(object.object.name, object.object.version);
+    }
   }
   MC_FAILPOINT("demote.durable");
   object.pool->store().end_demotion(object.entry);
   return true;
 }
 
-std::uint32_t Demoter::find(const TieredPool& pool, std::string_view key) const {
-  const auto ticket = tickets_.find(pool.name(pool.hash(key)));
+std::uint32_t Demoter::find(const TieredPool& pool, std::uint64_t hash,
+                            const tier::ObjectName& name) const {
+  const auto ticket = tickets_.find(pool.name(hash));
   if (ticket == tickets_.end()) return kNoEntry;
   const OnTheWay& object = by_ticket_.at(ticket->second);
-  const bool same = object.pool == &pool && pool.store().index().key_of(object.entry) == key;
+  if (object.pool != &pool) return kNoEntry;
+  const std::string_view key = pool.store().index().key_of(object.entry);
+  const bool same = name.given ? pool.object(key).given == name.given : key == name.key;
   return same ? object.entry : kNoEntry;
 }
 
-void Demoter::forget(const TieredPool& pool, std::string_view key) {
-  if (find(pool, key) != kNoEntry) tickets_.erase(pool.name(pool.hash(key)));
+void Demoter::announced(const TieredPool& pool, const tier::ObjectName& name,
+                        std::uint64_t version) {
+  if (find(pool, name.given->hash, name) == kNoEntry) return;
+  SharedObject& object = by_ticket_.at(tickets_.at(pool.name(name.given->hash))).object;
+  if (object.version == version) object.unannounced = SharedObject::Unannounced::kNo;
+}
+
+std::optional<std::uint64_t> Demoter::walk(const TieredPool& pool, std::uint64_t from,
+                                           std::size_t most, const LocalDisks::Visit& visit) const {
+  auto at = by_ticket_.lower_bound(from);
+  for (; at != by_ticket_.end() && most > 0; ++at, --most) {
+    const OnTheWay& object = at->second;
+    if (object.pool != &pool) continue;
+    const auto latest = tickets_.find(pool.name(object.object.name.lo));
+    if (latest != tickets_.end() && latest->second == at->first) visit(object.object);
+  }
+  return at == by_ticket_.end() ? std::nullopt : std::optional(at->first);
+}
+
+void Demoter::forget(const TieredPool& pool, std::uint64_t hash, const tier::ObjectName& name) {
+  if (find(pool, hash, name) != kNoEntry) tickets_.erase(pool.name(hash));
 }
 
 }  // namespace mc::agent

@@ -10,7 +10,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "agent/tier/log/log.h"
@@ -19,9 +20,14 @@
 
 namespace mc::agent {
 
-// Removes each record of the key from the disks. Nobody waits for the end. Nothing happens if too many
+// Removes each record of the object's key from the disks. Nobody waits for the end. Nothing happens if too many
 // removals are under way.
-void remove_unheard(tier::Log& log, std::string_view key, std::uint64_t namespace_id);
+void remove_unheard(tier::Log& log, const tier::ObjectName& name);
+
+// tier::TierEntry::marks: what the tier keeps about an object of a cluster.
+std::uint8_t marks_of(const SharedObject& object);
+SharedObject shared_object(const tier::TierKey& key, std::uint64_t version, std::uint64_t length,
+                           unsigned marks);
 
 class Demoter {
  public:
@@ -31,6 +37,7 @@ class Demoter {
     // Objects that are lost: too many bytes were on the way, the plan of written bytes allowed no more,
     // the object is too large for a segment, no disk serves, or the write failed.
     std::uint64_t busy = 0, saving = 0, too_large = 0, no_disk = 0, failed = 0;
+    std::uint64_t stripes = 0;  // of objects in stripes, which stay in pools
   };
   Demoter(tier::Log& log, const Admission& admission) : log_(log), admission_(admission) {}
 
@@ -39,23 +46,30 @@ class Demoter {
   // Returns false if the ticket is of other work.
   bool end(const tier::LogEnd& end);
   // The entry of an object on its way, or kNoEntry.
-  std::uint32_t find(const TieredPool& pool, std::string_view key) const;
+  std::uint32_t find(const TieredPool& pool, std::uint64_t hash,
+                     const tier::ObjectName& name) const;
   // A removal or another object of the key has come: nobody finds the object any more.
-  void forget(const TieredPool& pool, std::string_view key);
+  void forget(const TieredPool& pool, std::uint64_t hash, const tier::ObjectName& name);
+  // A master has accepted the put of an object on its way.
+  void announced(const TieredPool& pool, const tier::ObjectName& name, std::uint64_t version);
+  // Visits up to `most` objects of the pool, in the order of their tickets. Returns the next ticket, or
+  // nothing at the end.
+  std::optional<std::uint64_t> walk(const TieredPool& pool, std::uint64_t from, std::size_t most,
+                                    const LocalDisks::Visit& visit) const;
   const Counters& counters() const { return counters_; }
 
  private:
   struct OnTheWay {
     TieredPool* pool = nullptr;
     std::uint32_t entry = kNoEntry;
-    std::uint64_t bytes = 0;
+    SharedObject object;  // without a cluster: its length
   };
-  bool lose(const TieredPool& pool, std::string_view key, std::uint64_t& reason);
+  bool lose(const tier::ObjectName& name, std::uint64_t& reason);
   std::uint64_t& lost_by(tier::Log::Refusal refusal);
 
   tier::Log& log_;
   Admission admission_;
-  std::unordered_map<std::uint64_t, OnTheWay> by_ticket_;
+  std::map<std::uint64_t, OnTheWay> by_ticket_;
   std::unordered_map<std::uint64_t, std::uint64_t> tickets_;  // by TieredPool::name()
   Counters counters_;
 };

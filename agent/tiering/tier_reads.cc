@@ -23,12 +23,15 @@ constexpr std::uint64_t kMostReadBytes = 256ull << 20;
 }  // namespace
 
 void TierReads::begin(TieredPool& pool, const std::shared_ptr<RemoteRequest>& request,
-                      std::uint64_t now_ns) {
+                      std::size_t item, std::uint64_t now_ns) {
   set_now(now_ns);
-  for (std::size_t i = 0; i < request->items.size(); ++i) {
-    look_for({.pool = &pool, .request = request, .item = i, .since_ns = now_ns});
-  }
+  look_for({.pool = &pool, .request = request, .item = item, .since_ns = now_ns});
   begin_some();
+}
+
+tier::ObjectName TierReads::Reader::object() const {
+  if (!brings()) return pool->object(its_item().key);
+  return {.key = {}, .namespace_id = pool->id, .given = tier_key_of(its_item().name)};
 }
 
 // The disks are read from the first step on.
@@ -45,17 +48,20 @@ void TierReads::look_for(const Reader& reader) {
 bool TierReads::look(const Reader& reader) {
   TieredPool& pool = *reader.pool;
   RemoteRequest::Item& item = reader.its_item();
-  const std::uint64_t hash = pool.hash(item.key);
-  if (const auto here = pool.store().index().find(item.key, hash)) {
-    serve_entry(reader, *here);
+  const tier::ObjectName object = reader.object();
+  const std::uint64_t hash = pool.hash(object);
+  if (const std::uint32_t here = pool.find(object); here != kNoEntry) {
+    serve_entry(reader, here);
     return true;
   }
-  if (const std::uint32_t entry = demoter_.find(pool, item.key); entry != kNoEntry) {
+  if (const std::uint32_t entry = demoter_.find(pool, hash, object); entry != kNoEntry) {
+    // Other hosts read only objects of the pool: they wait until the disk has the object.
+    if (reader.brings()) return false;
     ++counters_.on_the_way;
     serve_entry(reader, entry);
     return true;
   }
-  const tier::TierEntry* const found = log_.find(item.key, pool.id);
+  const tier::TierEntry* const found = log_.find(object);
   if (found == nullptr) {
     if (log_.recovering() && now_ns_ < look_until_ns_) return false;
     ++(log_.recovering() ? counters_.not_ready : counters_.misses);
@@ -68,7 +74,8 @@ bool TierReads::look(const Reader& reader) {
     return true;
   }
   if (const auto same = joinable_.find(pool.name(hash));
-      same != joinable_.end() && same->second->pool == &pool && same->second->key == item.key &&
+      same != joinable_.end() && same->second->pool == &pool &&
+      same->second->given == object.given && (object.given || same->second->key == object.key) &&
       same->second->version == found->version) {
     same->second->readers.push_back(reader);
     return true;
@@ -77,6 +84,7 @@ bool TierReads::look(const Reader& reader) {
   reads_.push_back({.pool = &pool,
                     .lane = &lane,
                     .key = item.key,
+                    .given = object.given,
                     .name = pool.name(hash),
                     .version = found->version,
                     .readers = {reader}});
@@ -87,8 +95,14 @@ bool TierReads::look(const Reader& reader) {
 }
 
 void TierReads::settle(const Reader& reader, mc_status status) {
-  reader.request->settle(reader.its_item(), status);
   settled_ = true;
+  SharedObjects* const shared = reader.pool->shared;
+  if (status == MC_OK || shared == nullptr || reader.brings()) {
+    return reader.request->settle(reader.its_item(), status);
+  }
+  if (!reader.waits()) return;
+  reader.its_item().otherwise = status;
+  shared->look_elsewhere(reader.request, reader.item);
 }
 
 // Serves an entry of the pool, live or held by the demoter. REQUIRES: the reader waits.
@@ -157,11 +171,11 @@ bool TierReads::begin_read(Read& read) {
   }
   // The reservation has evicted objects, and a put of these may have taken the record.
   const tier::TierEntry* const still = record_of(read);
-  const bool promotes = still != nullptr && still->uses > 0;
+  const bool promotes = still != nullptr && (still->uses > 0 || is_for_others(read));
   const auto ticket = still == nullptr
                           ? std::nullopt
-                          : log_.read(read.key, pool.id, pool.pieces(read.entry, read.length),
-                                      tier::Urgency::kGet, pool.hash(read.key));
+                          : log_.read(read.object(), pool.pieces(read.entry, read.length),
+                                      tier::Urgency::kGet, pool.hash(read.object()));
   if (!ticket) {
     store.abandon(kTierSession, std::exchange(read.entry, kNoEntry));
     return true;
@@ -174,7 +188,7 @@ bool TierReads::begin_read(Read& read) {
 
 // The record that the read was begun for, or null: it was removed, replaced or dropped.
 const tier::TierEntry* TierReads::record_of(const Read& read) const {
-  const tier::TierEntry* const entry = log_.find(read.key, read.pool->id);
+  const tier::TierEntry* const entry = log_.find(read.object());
   return entry != nullptr && entry->version == read.version ? entry : nullptr;
 }
 
@@ -201,6 +215,9 @@ bool TierReads::end(const tier::LogEnd& end, std::uint64_t now_ns) {
       break;
     case tier::LogEnd::Outcome::kDamaged:
       ++counters_.damaged;
+      if (SharedObjects* const shared = read->pool->shared) {
+        shared->left_disks(shared_name_of(*read->given), read->version);
+      }
       settle_all(*read, MC_CORRUPT);
       break;
     case tier::LogEnd::Outcome::kFailed:
@@ -215,25 +232,42 @@ bool TierReads::end(const tier::LogEnd& end, std::uint64_t now_ns) {
   return true;
 }
 
+ObjectStore::Put TierReads::publish(const TieredPool& pool, const PutOrder& order,
+                                    const tier::TierEntry& record) {
+  if (pool.shared == nullptr) return pool.store().publish(kTierSession, order);
+  SharedObject object = shared_object(record.key(), record.version, record.length, record.marks);
+  pool.shared->expect_from_disk(&object);
+  const ObjectStore::Put put = pool.store().publish(kTierSession, order);
+  pool.shared->expect_from_disk(nullptr);
+  return put;
+}
+
+bool TierReads::is_for_others(const Read& read) {
+  return std::ranges::any_of(read.readers, &Reader::brings);
+}
+
 // Serves the readers. Leaves the entry and the readers in the read if neither was possible.
 void TierReads::deliver(Read& read, const tier::LogEnd& end) {
   TieredPool& pool = *read.pool;
   ObjectStore& store = pool.store();
-  const std::uint64_t hash = pool.hash(read.key);
+  const std::uint64_t hash = pool.hash(read.object());
   ++counters_.objects;
   counters_.bytes += read.length;
   for (const Reader& reader : read.readers) counters_.durations.add(now_ns_ - reader.since_ns);
   const bool fits = read.length <= store.capacity_bytes();
-  if (read.promotes && fits && record_of(read) != nullptr) {
+  const tier::TierEntry* const record = record_of(read);
+  const bool gone = record == nullptr;
+  // A reader of another host may have joined since.
+  if ((read.promotes || is_for_others(read)) && fits && !gone) {
     MC_FAILPOINT("promote.before_publish");
     PutOrder order;
-    order.key = read.key;
+    order.key = end.key;
     order.entry = read.entry;
     order.length = read.length;
     order.checksum = end.checksum;
     // A pool with another seed of hashes has other hashes of parents.
     if (end.header.sum_seed == hash) order.parent_hash = end.header.pool_parent;
-    switch (store.publish(kTierSession, order)) {
+    switch (publish(pool, order, *record)) {
       case ObjectStore::Put::kStored:
         ++counters_.promoted;
         read.entry = kNoEntry;
@@ -247,11 +281,15 @@ void TierReads::deliver(Read& read, const tier::LogEnd& end) {
         read.entry = kNoEntry;
         return;
     }
-    if (const auto here = store.index().find(read.key, hash)) {
-      for (const Reader& reader : std::exchange(read.readers, {})) serve_entry(reader, *here);
+    if (const std::uint32_t here = pool.find(read.object()); here != kNoEntry) {
+      for (const Reader& reader : std::exchange(read.readers, {})) serve_entry(reader, here);
       return;
     }
   }
+  const auto bringing = std::ranges::stable_partition(
+      read.readers, [](const Reader& reader) { return !reader.brings(); });
+  for (const Reader& reader : bringing) settle(reader, gone ? MC_NOT_FOUND : MC_NO_SPACE);
+  read.readers.erase(bringing.begin(), bringing.end());
   std::vector<shm::Word64*> pins;
   for (const Reader& reader : read.readers) pins.push_back(reader.its_item().pin);
   if (pins.empty() ||

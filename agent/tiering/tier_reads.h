@@ -9,6 +9,7 @@
 //                                          │     └──► later read: published in the pool (a promotion)
 //                                          └ damaged, failed, gone
 //
+//   A read for another host (kBring) always publishes the object.
 //   Readers of the same version of an object share a read. If that version leaves the log during the read,
 //   the readers still get the bytes. Nobody joins such a read, and nothing is published.
 //   A 16th of the pool, and at most 256 MiB, is being read at a time, in equal shares of the disks: a disk
@@ -23,6 +24,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,7 +32,7 @@
 #include <vector>
 
 #include "agent/server/durations.h"
-#include "agent/server/remote_request.h"
+#include "agent/server/local_disks.h"
 #include "agent/tier/log/log.h"
 #include "agent/tiering/demoter.h"
 #include "agent/tiering/tiered_pool.h"
@@ -49,8 +51,9 @@ class TierReads {
   };
   TierReads(tier::Log& log, const Demoter& demoter) : log_(log), demoter_(demoter) {}
 
-  // kFetch, kExists.
-  void begin(TieredPool& pool, const std::shared_ptr<RemoteRequest>& request, std::uint64_t now_ns);
+  // kFetch, kExists, kBring.
+  void begin(TieredPool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item,
+             std::uint64_t now_ns);
   // Returns false if the ticket is of other work.
   bool end(const tier::LogEnd& end, std::uint64_t now_ns);
   // Looks again, and begins reads that wait for room.
@@ -69,13 +72,16 @@ class TierReads {
     std::uint64_t since_ns = 0;
 
     RemoteRequest::Item& its_item() const { return request->items[item]; }
+    bool brings() const { return request->kind == RemoteRequest::Kind::kBring; }
+    tier::ObjectName object() const;
     bool waits() const { return !request->abandoned && its_item().open; }
   };
   struct Lane;
   struct Read {
     TieredPool* pool = nullptr;
     Lane* lane = nullptr;
-    std::string key;
+    std::string key;                     // empty if only other hosts want the object
+    std::optional<tier::TierKey> given;  // ObjectName::given
     std::uint64_t name = 0;
     std::uint64_t version = 0;  // of the record
     std::vector<Reader> readers;
@@ -83,6 +89,8 @@ class TierReads {
     std::uint64_t length = 0;
     std::uint64_t ticket = 0;  // 0: waits for room
     bool promotes = false;
+
+    tier::ObjectName object() const { return {key, pool->id, given}; }
   };
   using Reads = std::list<Read>;
   // The reads of a pool from one disk.
@@ -104,6 +112,9 @@ class TierReads {
   void look_again(Read& read);
   void end_joining(const Read& read);
   void deliver(Read& read, const tier::LogEnd& end);
+  static ObjectStore::Put publish(const TieredPool& pool, const PutOrder& order,
+                                  const tier::TierEntry& record);
+  static bool is_for_others(const Read& read);
   void forget(Reads::iterator read);
 
   tier::Log& log_;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/server/local_disks.h"
 #include "agent/server/tenant.h"
 #include "agent/tier/jobs/disk_jobs.h"
 #include "libmc/base/hash.h"
@@ -26,13 +27,36 @@ inline std::uint64_t namespace_id(std::string_view name) {
   return XXH3_64bits(name.data(), name.size());
 }
 
+// The hash of an object in the indexes of its cluster is half of its name.
+inline tier::TierKey tier_key_of(const SharedName& name) {
+  return {.hash = name.lo, .more = name.hi};
+}
+inline SharedName shared_name_of(const tier::TierKey& key) {
+  return {.hi = key.more, .lo = key.hash};
+}
+
 struct TieredPool {
   std::shared_ptr<Tenant> tenant;
-  std::uint64_t id = 0;                // namespace_id()
+  SharedObjects* shared = nullptr;     // of a clustered namespace
+  std::uint64_t id = 0;                // namespace_id(), or the id in the cluster
   std::uint64_t on_the_way_bytes = 0;  // of objects that a Demoter holds
 
   ObjectStore& store() const { return *tenant->store; }
-  std::uint64_t hash(std::string_view key) const { return store().index().hash(key); }
+  // The object of the key, as the log names it. The key's text must outlive the result.
+  tier::ObjectName object(std::string_view key) const {
+    tier::ObjectName name{.key = key, .namespace_id = id};
+    if (shared != nullptr) name.given = tier_key_of(shared->shared_name(key));
+    return name;
+  }
+  // The object's hash in the index of the pool.
+  std::uint64_t hash(const tier::ObjectName& object) const {
+    return object.given ? object.given->hash : store().index().hash(object.key);
+  }
+  // The object's entry in the pool, or kNoEntry.
+  std::uint32_t find(const tier::ObjectName& object) const {
+    if (object.given) return shared->find(shared_name_of(*object.given));
+    return store().index().find(object.key, hash(object)).value_or(kNoEntry);
+  }
   // Differs between namespaces with the same seed of hashes.
   std::uint64_t name(std::uint64_t hash) const { return hash ^ id; }
   // The bytes of an object or a reservation.

@@ -23,10 +23,12 @@ bool TieredPools::Pool::begin(const Leaving& object) {
   return held;
 }
 
-void TieredPools::add_tenant(const std::shared_ptr<Tenant>& tenant) {
+void TieredPools::add_tenant(const std::shared_ptr<Tenant>& tenant, SharedObjects* shared) {
   auto pool = std::make_unique<Pool>(*this);
   pool->tenant = tenant;
-  pool->id = namespace_id(tenant->name);
+  pool->shared = shared;
+  pool->id = shared != nullptr ? shared->id() : namespace_id(tenant->name);
+  log_.know_namespace(pool->id);
   tenant->store->set_demotion(pool.get());
   tenant->on_disks = true;
   pools_[tenant.get()] = std::move(pool);
@@ -34,26 +36,36 @@ void TieredPools::add_tenant(const std::shared_ptr<Tenant>& tenant) {
 
 bool TieredPools::has(const Tenant& tenant, std::string_view key) const {
   const Pool& pool = pool_of(tenant);
-  if (demoter_.find(pool, key) != kNoEntry) return true;
-  const tier::TierEntry* const entry = log_.find(key, pool.id);
+  const tier::ObjectName object = pool.object(key);
+  if (demoter_.find(pool, pool.hash(object), object) != kNoEntry) return true;
+  const tier::TierEntry* const entry = log_.find(object);
   return entry != nullptr && entry->flags == 0;
 }
 
 void TieredPools::begin(const std::shared_ptr<RemoteRequest>& request, std::uint64_t now_ns) {
-  now_ns_ = now_ns;
+  now_ns_ = std::max(now_ns_, now_ns);
   Pool& pool = pool_of(*request->tenant);
   request->open_count = request->items.size();
   if (request->kind == RemoteRequest::Kind::kRemove) {
     for (std::size_t i = 0; i < request->items.size(); ++i) remove(pool, request, i);
   } else {
-    reads_.begin(pool, request, now_ns);
+    for (std::size_t i = 0; i < request->items.size(); ++i) {
+      reads_.begin(pool, request, i, now_ns);
+    }
   }
+  new_work_ = true;
+}
+
+void TieredPools::begin_item(const std::shared_ptr<RemoteRequest>& request, std::size_t item,
+                             std::uint64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  reads_.begin(pool_of(*request->tenant), request, item, now_ns_);
   new_work_ = true;
 }
 
 void TieredPools::created(const Tenant& tenant, std::string_view key) {
   if (!log_.recovering()) return;
-  remove_unheard(log_, key, pool_of(tenant).id);
+  remove_unheard(log_, pool_of(tenant).object(key));
   new_work_ = true;
 }
 
@@ -70,9 +82,10 @@ void TieredPools::remove(Pool& pool, const std::shared_ptr<RemoteRequest>& reque
   // While the disks are being read, nobody knows what is there.
   bool was_there = request->kind == RemoteRequest::Kind::kForget || log_.recovering() ||
                    has(*pool.tenant, item.key);
-  const auto ticket = log_.remove(item.key, pool.id);
+  const tier::ObjectName object = pool.object(item.key);
+  const auto ticket = log_.remove(object);
   if (!ticket) return request->settle(item, MC_BUSY);
-  demoter_.forget(pool, item.key);
+  demoter_.forget(pool, pool.hash(object), object);
   MC_FAILPOINT("remove.after_log");
   if (request->kind == RemoteRequest::Kind::kRemove) {
     was_there = pool.store().remove(item.key) || was_there;
@@ -91,13 +104,144 @@ void TieredPools::end_removal(const tier::LogEnd& end) {
   settled_ = true;
 }
 
+// ---- Objects of clusters ------------------------------------------------------------------------
+
+std::uint64_t TieredPools::version_of(const SharedName& name) const {
+  const tier::ObjectName object{.given = tier_key_of(name)};
+  const std::uint64_t version = log_.latest_version(object).value_or(0);
+  return version != 0 && log_.keeps(object) ? version : 0;
+}
+
+std::shared_ptr<Tenant> TieredPools::tenant_of(const SharedName& name) const {
+  const tier::ObjectName object{.given = tier_key_of(name)};
+  const tier::TierEntry* const entry = log_.find(object);
+  for (const auto& [tenant, pool] : pools_) {
+    if (pool->shared == nullptr) continue;
+    const bool is_here = entry != nullptr
+                             ? log_.namespace_of(*entry) == pool->id
+                             : demoter_.find(*pool, object.given->hash, object) != kNoEntry;
+    if (is_here) return pool->tenant;
+  }
+  return nullptr;
+}
+
+void TieredPools::announced(const SharedName& name, std::uint64_t version) {
+  const tier::ObjectName object{.given = tier_key_of(name)};
+  for (const auto& [tenant, pool] : pools_) {
+    if (pool->shared != nullptr) demoter_.announced(*pool, object, version);
+  }
+  const tier::TierEntry* const entry = log_.find(object);
+  if (entry == nullptr || entry->version != version) return;
+  SharedObject known = shared_object(entry->key(), version, entry->length, entry->marks);
+  known.unannounced = SharedObject::Unannounced::kNo;
+  log_.set_marks(object, marks_of(known));
+}
+
+void TieredPools::drop(const SharedName& name, std::uint64_t up_to_version, Dropped done) {
+  Drop drop{name, up_to_version, std::move(done)};
+  if (!waiting_drops_.empty() || !begin(drop)) waiting_drops_.push_back(std::move(drop));
+}
+
+// Returns false if the drop must wait. While the disks are being read, nobody knows which versions they have.
+bool TieredPools::begin(Drop& drop) {
+  const tier::ObjectName object{.given = tier_key_of(drop.name)};
+  const auto latest = log_.latest_version(object);
+  const bool later = latest.value_or(0) > drop.up_to_version;
+  if (later || !(log_.recovering() || log_.may_bring_back(object))) {
+    if (drop.done) drop.done(true);
+    return true;
+  }
+  // Another drop may have begun a removal.
+  const auto under_way = latest ? dropping_.end() : dropping_.find(drop.name.lo);
+  if (under_way != dropping_.end()) {
+    Dropping& removal = drops_.at(under_way->second);
+    if (removal.name == drop.name) {
+      if (drop.done) removal.done.push_back(std::move(drop.done));
+      return true;
+    }
+  }
+  const auto ticket = log_.remove(object);
+  if (!ticket) return false;
+  new_work_ = true;
+  for (const auto& [tenant, pool] : pools_) {
+    if (pool->shared != nullptr) demoter_.forget(*pool, object.given->hash, object);
+  }
+  if (!*ticket) {
+    if (drop.done) drop.done(true);
+    return true;
+  }
+  Dropping& removal = drops_[**ticket];
+  removal.name = drop.name;
+  if (drop.done) removal.done.push_back(std::move(drop.done));
+  dropping_[drop.name.lo] = **ticket;
+  return true;
+}
+
+void TieredPools::begin_waiting_drops() {
+  while (!waiting_drops_.empty()) {
+    Drop& drop = waiting_drops_.front();
+    const std::uint64_t version = version_of(drop.name);
+    const std::shared_ptr<Tenant> tenant = tenant_of(drop.name);
+    if (!begin(drop)) return;
+    // The object may have come into the pool meanwhile, and the master was not told that it leaves the disks.
+    if (tenant != nullptr && version <= drop.up_to_version) {
+      SharedObjects& shared = *pool_of(*tenant).shared;
+      shared.leave_pool(drop.name, drop.up_to_version);
+      shared.left_disks(drop.name, version);
+    }
+    waiting_drops_.pop_front();
+  }
+}
+
+bool TieredPools::end_drop(const tier::LogEnd& end) {
+  const auto drop = drops_.extract(end.ticket);
+  if (drop.empty()) return false;
+  const auto under_way = dropping_.find(drop.mapped().name.lo);
+  if (under_way != dropping_.end() && under_way->second == end.ticket) dropping_.erase(under_way);
+  for (const Dropped& done : drop.mapped().done) {
+    done(end.outcome == tier::LogEnd::Outcome::kDone);
+  }
+  return true;
+}
+
+// First the objects on their way, by ticket. From kOnDisks on, the position is a number of the catalog.
+std::optional<std::uint64_t> TieredPools::walk(const Tenant& tenant, std::uint64_t position,
+                                               const Visit& visit) const {
+  constexpr std::uint64_t kOnDisks = std::uint64_t{1} << 63;
+  constexpr std::uint32_t kAtOnce = MC_MAX_BATCH_ITEMS;
+  const Pool& pool = pool_of(tenant);
+  if (position < kOnDisks) {
+    return demoter_.walk(pool, position, kAtOnce, visit).value_or(kOnDisks);
+  }
+  const auto from = static_cast<std::uint32_t>(position - kOnDisks);
+  const std::uint32_t next = log_.walk(from, kAtOnce, [&](const tier::TierEntry& entry) {
+    if (log_.namespace_of(entry) != pool.id) return;
+    visit(shared_object(entry.key(), entry.version, entry.length, entry.marks));
+  });
+  return next == tier::kNoEntry ? std::nullopt : std::optional(kOnDisks + next);
+}
+
+// Objects have left the disks to make room, or with a disk.
+void TieredPools::tell_dropped() {
+  dropped_.clear();
+  log_.take_dropped(dropped_);
+  for (const tier::Dropped& object : dropped_) {
+    for (const auto& [tenant, pool] : pools_) {
+      if (pool->shared == nullptr || pool->id != object.namespace_id) continue;
+      pool->shared->left_disks(shared_name_of(object.key), object.version);
+    }
+  }
+}
+
 bool TieredPools::advance(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
+  now_ns_ = std::max(now_ns_, now_ns);
+  tell_dropped();
   ends_.clear();
   log_.take_ended(ends_);
   for (const tier::LogEnd& end : ends_) {
-    if (!demoter_.end(end) && !reads_.end(end, now_ns)) end_removal(end);
+    if (!demoter_.end(end) && !reads_.end(end, now_ns) && !end_drop(end)) end_removal(end);
   }
+  begin_waiting_drops();
   reads_.advance(now_ns);
   const bool read = reads_.take_settled();
   return std::exchange(settled_, false) || read;

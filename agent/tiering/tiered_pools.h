@@ -11,12 +11,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "agent/server/remote_request.h"
+#include "agent/server/local_disks.h"
 #include "agent/tier/log/log.h"
 #include "agent/tiering/demoter.h"
 #include "agent/tiering/tier_reads.h"
@@ -31,16 +34,24 @@ class TieredPools final : public LocalDisks {
   // The stores keep objects no longer for the tier.
   ~TieredPools() override;
 
-  void add_tenant(const std::shared_ptr<Tenant>& tenant) override;
+  void add_tenant(const std::shared_ptr<Tenant>& tenant, SharedObjects* shared) override;
   bool has(const Tenant& tenant, std::string_view key) const override;
   bool may_bring_back(const Tenant& tenant, std::string_view key) const override {
-    return log_.may_bring_back(key, pool_of(tenant).id);
+    return log_.may_bring_back(pool_of(tenant).object(key));
   }
   bool may_forget(std::size_t count) const override { return log_.may_remove(count); }
   void created(const Tenant& tenant, std::string_view key) override;
   void forget(const std::shared_ptr<RemoteRequest>& request, std::size_t item) override;
   void begin(const std::shared_ptr<RemoteRequest>& request, std::uint64_t now_ns) override;
-
+  void begin_item(const std::shared_ptr<RemoteRequest>& request, std::size_t item,
+                  std::uint64_t now_ns) override;
+  std::uint64_t version_of(const SharedName& name) const override;
+  std::shared_ptr<Tenant> tenant_of(const SharedName& name) const override;
+  void announced(const SharedName& name, std::uint64_t version) override;
+  void drop(const SharedName& name, std::uint64_t up_to_version, Dropped done) override;
+  std::optional<std::uint64_t> walk(const Tenant& tenant, std::uint64_t position,
+                                    const Visit& visit) const override;
+  bool recovering() const override { return log_.recovering(); }
   // Takes what the log has done, and goes on with the reads. Returns true if a request may be over.
   bool advance(std::uint64_t now_ns);
   // When advance() or the log has work that no disk announces; UINT64_MAX: never.
@@ -62,17 +73,37 @@ class TieredPools final : public LocalDisks {
     std::size_t item = 0;
     bool was_there = false;
   };
+  struct Drop {
+    SharedName name;
+    std::uint64_t up_to_version = 0;
+    Dropped done;
+  };
+
+  // A removal, and the drops that wait for it.
+  struct Dropping {
+    SharedName name;
+    std::vector<Dropped> done = {};
+  };
 
   Pool& pool_of(const Tenant& tenant) const { return *pools_.at(&tenant); }
   void remove(Pool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item);
   void end_removal(const tier::LogEnd& end);
+  bool begin(Drop& drop);
+  void begin_waiting_drops();
+  bool end_drop(const tier::LogEnd& end);
+  void tell_dropped();
 
   tier::Log& log_;
   Demoter demoter_;
   TierReads reads_;
   std::unordered_map<const Tenant*, std::unique_ptr<Pool>> pools_;
   std::unordered_map<std::uint64_t, Removal> removals_;  // by ticket
+  std::unordered_map<std::uint64_t, Dropping> drops_;    // by ticket
+  // The tickets of these drops, by SharedName::lo.
+  std::unordered_map<std::uint64_t, std::uint64_t> dropping_;
+  std::deque<Drop> waiting_drops_;  // too many removals were under way
   std::vector<tier::LogEnd> ends_;
+  std::vector<tier::Dropped> dropped_;
   bool settled_ = false;
   bool new_work_ = false;
   std::uint64_t now_ns_;

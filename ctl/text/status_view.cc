@@ -122,10 +122,10 @@ std::string tier_table(const Json::Value& status) {
                       printable(text_field(disk, "emptied")));
     }
   }
-  const std::uint64_t lost = number_field(tier, "lost_busy") +
-                             number_field(tier, "lost_endurance") +
-                             number_field(tier, "lost_too_large") +
-                             number_field(tier, "lost_no_disk") + number_field(tier, "lost_failed");
+  const std::uint64_t lost =
+      number_field(tier, "lost_busy") + number_field(tier, "lost_endurance") +
+      number_field(tier, "lost_too_large") + number_field(tier, "lost_stripes") +
+      number_field(tier, "lost_no_disk") + number_field(tier, "lost_failed");
   return fmt::format(
       "{}  {} objects on disks; {} demoted, {} evicted without a disk; {} read, {} promoted\n{}\n",
       table.to_string(), count_field(tier, "objects"), count_field(tier, "demoted"),

@@ -152,10 +152,10 @@ void run_where(Context& context, const KeyOptions& options) {
                                  parts, number_field(*answer, "missing_parts"), holders, wanted);
     fmt::print("{}, version {}, {}\n", format_bytes(number_field(*answer, "bytes")),
                text_field(*answer, "version"), lies);
-    Table table({"", "NODE", "ADDRESS"});
+    Table table({"", "NODE", "ADDRESS", "TIER"});
     for (const Json::Value& holder : array_field(*answer, "holders")) {
       table.add_row({flag_field(holder, "self") ? "*" : "", text_field(holder, "node"),
-                     text_field(holder, "address")});
+                     text_field(holder, "address"), text_field(holder, "tier")});
     }
     fmt::print("{}", table.to_string());
   }
@@ -384,7 +384,7 @@ Verb where_verb(Context& context) {
       .text = R"(Show which hosts hold an object
 
 Asks the master. The version identifies the put that made the object; all holders have the same
-version.)",
+version. The tier is "pool", or "disk" if the object has left the pool of that host for a disk.)",
       .footer = footer_of("mcctl where greeting"),
       .options = {key_option(*options), escaped_option(options->escaped)},
       .run = [options, &context] { run_where(context, *options); },

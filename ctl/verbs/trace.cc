@@ -124,7 +124,8 @@ std::string holders_text(const Json::Value& where) {
   std::string holders;
   for (const Json::Value& holder : array_field(where, "holders")) {
     holders += (holders.empty() ? "" : ", ") + text_field(holder, "address") +
-               (flag_field(holder, "self") ? " (this host)" : "");
+               (flag_field(holder, "self") ? " (this host)" : "") +
+               (text_field(holder, "tier") == "disk" ? " (on a disk)" : "");
   }
   const std::uint64_t parts = number_field(where, "parts");
   return fmt::format("cluster     {} of {} replicas at {}{}; the master answered in {}",

@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kPiece = 64;
 
 bool valid(const PublishItem& item) {
-  return item.bytes >= 1 && item.bytes <= MC_MAX_OBJECT_BYTES && valid(item.attributes);
+  return item.bytes >= 1 && item.bytes <= MC_MAX_OBJECT_BYTES && valid(item.attributes) &&
+         !(item.on_disk && item.attributes.striped);
 }
 
 std::uint64_t tombstone_payload(std::uint64_t removal) {
@@ -61,9 +62,21 @@ Result<Directory::Node*> Directory::make_node(NodeId id) {
 
 void Directory::close_sessions(Node& node) {
   if (!node.joined) return;
-  sessions_.close(node.session);
-  if (node.before.has_value()) sessions_.close(*node.before);
+  close(node.sessions);
+  if (node.before.has_value()) close(*node.before);
   node.before.reset();
+}
+
+void Directory::close(const NodeSessions& sessions) {
+  sessions_.close(sessions.pool);
+  if (sessions.disk.has_value()) sessions_.close(*sessions.disk);
+}
+
+// nullopt: all ids are in use.
+std::optional<SessionId> Directory::session_of(Node& node, const PublishItem& item) {
+  if (!item.on_disk) return node.sessions.pool;
+  if (!node.sessions.disk) node.sessions.disk = sessions_.open(index_of(node), true);
+  return node.sessions.disk;
 }
 
 void Directory::set_report(Node& node, ReportState state) {
@@ -114,7 +127,7 @@ Status Directory::join(NodeId id, Incarnation incarnation) {
   close_sessions(*node);
   node->joined = true;
   node->incarnation = incarnation;
-  node->session = *session;
+  node->sessions = {.pool = *session};
   node->sequence = 0;
   set_report(*node, ReportState::kAwaited);
   return {};
@@ -149,11 +162,11 @@ StreamAnswer Directory::begin_report(StreamPosition position) {
   if (!session.has_value()) return StreamAnswer::kBusy;
   if (node->before.has_value()) {
     // The earlier report was cut off. The new report names its objects again.
-    sessions_.close(node->session);
+    close(node->sessions);
   } else {
-    node->before = node->session;
+    node->before = node->sessions;
   }
-  node->session = *session;
+  node->sessions = {.pool = *session};
   node->sequence = position.sequence;
   set_report(*node, ReportState::kStreaming);
   return StreamAnswer::kApplied;
@@ -167,22 +180,27 @@ StreamAnswer Directory::end_report(StreamPosition position) {
     set_report(*node, ReportState::kAwaited);
     return StreamAnswer::kReportNeeded;
   }
-  sessions_.close(*node->before);
+  close(*node->before);
   node->before.reset();
   node->sequence = position.sequence;
   set_report(*node, ReportState::kComplete);
   return StreamAnswer::kApplied;
 }
 
-Sessions::Counts Directory::counts_of(const Node& node) const {
-  if (!node.joined) return {};
-  Sessions::Counts counts = sessions_.counts(node.session);
-  if (node.before) {
-    const Sessions::Counts before = sessions_.counts(*node.before);
-    counts.entries += before.entries;
-    counts.bytes += before.bytes;
-  }
-  return counts;
+NodeCounts Directory::counts_of(const Node& node) const {
+  NodeCounts sum{.node = node.id, .incarnation = node.incarnation, .report = node.report};
+  const auto add = [&](const NodeSessions& sessions) {
+    for (const std::optional<SessionId> session : {std::optional(sessions.pool), sessions.disk}) {
+      if (!session) continue;
+      const Sessions::Counts counts = sessions_.counts(*session);
+      sum.entries += counts.entries;
+      sum.bytes += counts.bytes;
+      if (session == sessions.disk) sum.disk_entries += counts.entries;
+    }
+  };
+  if (node.joined) add(node.sessions);
+  if (node.before) add(*node.before);
+  return sum;
 }
 
 std::uint64_t Directory::entry_count(NodeId node) const {
@@ -199,8 +217,7 @@ std::vector<NodeCounts> Directory::nodes() const {
   std::vector<NodeCounts> all;
   for (const Node& node : nodes_) {
     if (node.id == kNoNode) continue;
-    const Sessions::Counts held = counts_of(node);
-    all.push_back({node.id, node.incarnation, node.report, held.entries, held.bytes});
+    all.push_back(counts_of(node));
   }
   std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.node < b.node; });
   return all;
@@ -317,8 +334,10 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     // supersede() may have added a tombstone.
     known = look_up(item.hash, self, part);
   }
+  const std::optional<SessionId> session = session_of(node, item);
+  if (!session) return Verdict::kFull;
   const Slot slot =
-      Slot::make(item.hash, item.version, item.bytes, pack(item.attributes), node.session);
+      Slot::make(item.hash, item.version, item.bytes, pack(item.attributes), *session);
   if (known.own != nullptr) {
     sessions_.dropped(*known.own);
     *known.own = slot;
@@ -394,6 +413,8 @@ void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) cons
         found.attributes = unpack(slot.attributes());
         parts_held |= 1u << found.attributes.part;
         const NodeId node = nodes_[holder].id;
+        const std::size_t number = answer.holders.size() - found.first_holder;
+        if (sessions_.of_disks(slot.session())) found.on_disk |= 1u << number;
         // A holder may have several parts.
         const auto known = std::span(answer.holders).subspan(found.first_holder);
         if (!found.attributes.striped || std::ranges::find(known, node) == known.end()) {

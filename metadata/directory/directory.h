@@ -109,6 +109,11 @@ class Directory {
   [[nodiscard]] std::uint64_t memory_bytes() const;
 
  private:
+  // A node that has published no object on a disk has no session for these.
+  struct NodeSessions {
+    SessionId pool = 0;
+    std::optional<SessionId> disk = {};
+  };
   struct Node {
     NodeId id = kNoNode;
     Incarnation incarnation = 0;
@@ -116,8 +121,8 @@ class Directory {
     ReportState report = ReportState::kAwaited;
     bool late = false;  // until the next complete report
     bool joined = false;
-    SessionId session = 0;            // the session of new publishes
-    std::optional<SessionId> before;  // while a report runs: the session of the earlier entries
+    NodeSessions sessions;               // the sessions of new publishes
+    std::optional<NodeSessions> before;  // while a report runs: the sessions of the earlier entries
     bool is_waited_for() const { return report != ReportState::kComplete && !late; }
   };
   // Why a version is refused. Stored as a tombstone's attributes.
@@ -139,12 +144,14 @@ class Directory {
   };
 
   Node* find(NodeId node);
-  Sessions::Counts counts_of(const Node& node) const;
+  NodeCounts counts_of(const Node& node) const;
   NodeIndex index_of(const Node& node) const {
     return static_cast<NodeIndex>(&node - nodes_.data());
   }
   Result<Node*> make_node(NodeId id);
   void close_sessions(Node& node);
+  void close(const NodeSessions& sessions);
+  std::optional<SessionId> session_of(Node& node, const PublishItem& item);
   void set_report(Node& node, ReportState state);
   // kApplied: the caller may continue.
   StreamAnswer check(StreamPosition position, Node*& node);

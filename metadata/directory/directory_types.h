@@ -4,6 +4,7 @@
 // Threads: values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -61,6 +62,8 @@ struct PublishItem {
   std::uint64_t bytes = 1;  // 1 to MC_MAX_OBJECT_BYTES
   Attributes attributes;
   What what = What::kHolds;
+  // The node has the object on a disk, and not in its pool. REQUIRES: not striped.
+  bool on_disk = false;
 
   // The put yields to an object that is there.
   bool yields() const { return what == What::kCreates || what == What::kCreated; }
@@ -133,6 +136,8 @@ struct Located {
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
   std::uint8_t missing_parts = 0;  // of a striped object: number of parts without a holder
+  // A bit for each holder that has the object on a disk only, in the order of the holders.
+  std::uint32_t on_disk = 0;
   // No part is missing, so the object is readable.
   [[nodiscard]] bool whole() const { return state == Lookup::kFound && missing_parts == 0; }
 };
@@ -142,6 +147,17 @@ struct LocateAnswer {
   std::vector<NodeId> holders;  // each once
   [[nodiscard]] std::span<const NodeId> holders_of(const Located& key) const {
     return std::span(holders).subspan(key.first_holder, key.holder_count);
+  }
+  // REQUIRES: `order` has the holders of the key, each once.
+  void reorder(Located& key, std::span<const NodeId> order) {
+    const auto before = holders_of(key);
+    std::uint32_t on_disk = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const auto at = std::ranges::find(before, order[i]) - before.begin();
+      on_disk |= (key.on_disk >> at & 1u) << i;
+    }
+    key.on_disk = on_disk;
+    std::ranges::copy(order, holders.begin() + key.first_holder);
   }
 };
 
@@ -180,6 +196,7 @@ struct NodeCounts {
   ReportState report = ReportState::kAwaited;
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t disk_entries = 0;  // of these, on a disk only
 };
 
 // All that is known of a key.

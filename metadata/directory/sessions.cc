@@ -5,7 +5,8 @@ namespace mc::metadata {
 
 Sessions::Sessions() : node_of_{kTombstones}, counts_(1) {}
 
-std::optional<SessionId> Sessions::open(NodeIndex node) {
+std::optional<SessionId> Sessions::open(NodeIndex node, bool of_disks) {
+  if (of_disks) node |= kOfDisks;
   if (!free_.empty()) {
     const SessionId session = free_.back();
     free_.pop_back();

@@ -3,7 +3,7 @@
 // The owners of the table's slots. A session is a period of a node in the directory.
 //   A session begins with a join (a new incarnation) or with a report. The session ends with the
 //   node's death, with a newer incarnation, or with the end of the next report. Each slot names its
-//   session. Closing a session kills all its slots in O(1); later the slots are erased. A session
+//   session. A node has a session of its own for objects that it has on a disk only. Closing a session kills all its slots in O(1); later the slots are erased. A session
 //   id is reused only after the last slot that names it is erased. So no dead slot comes back to
 //   life, however often a node restarts.
 // Threads: the directory's.
@@ -26,6 +26,7 @@ class Sessions {
   static constexpr NodeIndex kTombstones = 0xfffe;  // slots that say "removed"
   static constexpr NodeIndex kMaxNodes = 0x4000;
   static constexpr SessionId kTombstoneSession = 0;
+  static constexpr NodeIndex kOfDisks = 0x4000;  // a bit of node_of_
 
   struct Counts {
     std::uint64_t entries = 0;
@@ -35,10 +36,17 @@ class Sessions {
   Sessions();
 
   // nullopt: all ids are in use, most of them by dead slots. Sweep and try again.
-  std::optional<SessionId> open(NodeIndex node);
+  std::optional<SessionId> open(NodeIndex node, bool of_disks = false);
   void close(SessionId session);
 
-  [[nodiscard]] NodeIndex node_of(SessionId session) const { return node_of_[session]; }
+  [[nodiscard]] NodeIndex node_of(SessionId session) const {
+    const NodeIndex node = node_of_[session];
+    return node >= kTombstones ? node : static_cast<NodeIndex>(node & ~kOfDisks);
+  }
+  // REQUIRES: node_of() is a node.
+  [[nodiscard]] bool of_disks(SessionId session) const {
+    return (node_of_[session] & kOfDisks) != 0;
+  }
   [[nodiscard]] bool dead(SessionId session) const { return node_of_[session] == kNobody; }
   [[nodiscard]] Counts counts(SessionId session) const { return counts_[session]; }
   [[nodiscard]] std::uint64_t dead_slots() const { return dead_slots_; }

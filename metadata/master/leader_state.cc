@@ -672,15 +672,14 @@ void LeaderState::answer_locate(rpc::RpcLink& link, std::uint32_t id, const wire
     if (key.state == Lookup::kFound) copies_.located(request.keys[i]);
     if (key.holder_count < 2) continue;
     holders.clear();
-    const auto nodes =
-        std::span(locate_answer_.holders).subspan(key.first_holder, key.holder_count);
-    for (const NodeId node : nodes) {
+    for (const NodeId node : locate_answer_.holders_of(key)) {
       const auto view = std::ranges::lower_bound(views_, node, {}, &NodeView::node);
-      holders.push_back(view != views_.end() && view->node == node ? *view
-                                                                   : NodeView{.node = node});
+      const bool known = view != views_.end() && view->node == node;
+      const auto number = holders.size();
+      holders.push_back(known ? *view : NodeView{.node = node});
+      holders.back().on_disk = (key.on_disk >> number & 1) != 0;
     }
-    const std::vector<NodeId> ordered = order_for_read(reader, request.keys[i], holders);
-    std::ranges::copy(ordered, nodes.begin());
+    locate_answer_.reorder(key, order_for_read(reader, request.keys[i], holders));
   }
   answer(link, id, locate_answer_);
 }
@@ -878,14 +877,15 @@ void LeaderState::list(rpc::RpcLink& link, const rpc::Request& request, const wi
 
 std::vector<wire::MemberInfo> LeaderState::members() const {
   std::vector<wire::MemberInfo> result;
-  std::map<NodeId, std::uint64_t> entries;
-  for (const NodeCounts& node : directory_.nodes()) entries[node.node] = node.entries;
+  std::map<NodeId, NodeCounts> counts;
+  for (const NodeCounts& node : directory_.nodes()) counts[node.node] = node;
   for (const Member& member : membership_.members()) {
     const NodeId node = member.descriptor.node;
     wire::MemberInfo info = info_of(member);
     info.draining = member.load.draining || copies_.drains(node);
     info.used_bytes = member.load.used_bytes;
-    info.entries = entries[node];
+    info.entries = counts[node].entries;
+    info.disk_entries = counts[node].disk_entries;
     info.wall_ns = member.wall_at_zero_ns == 0 ? 0 : member.wall_at_zero_ns + now_ns_;
     result.push_back(std::move(info));
   }

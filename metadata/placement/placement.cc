@@ -97,13 +97,13 @@ std::vector<NodeId> place(const PlacementRequest& request, std::span<const NodeV
 
 std::vector<NodeId> order_for_read(const Reader& reader, KeyHash key,
                                    std::span<const NodeView> holders) {
-  std::vector<std::tuple<bool, int, double, NodeId>> order;
+  std::vector<std::tuple<bool, bool, int, double, NodeId>> order;
   order.reserve(holders.size());
   for (const NodeView& holder : holders) {
     int distance = 2;
     if (holder.zone == reader.zone) distance = 1;
     if (reader.host != 0 && holder.host == reader.host) distance = 0;
-    order.emplace_back(holder.suspected, distance,
+    order.emplace_back(holder.suspected, holder.on_disk, distance,
                        draw(key.lo ^ mix64(reader.host), holder.node, idleness(holder)),
                        holder.node);
   }

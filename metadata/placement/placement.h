@@ -31,6 +31,7 @@ struct NodeView {
   std::uint64_t age_ns = 0;  // since the join
   bool draining = false;
   bool suspected = false;
+  bool on_disk = false;  // of a holder: the object is on a disk only
 };
 
 struct PlacementRequest {
@@ -57,7 +58,8 @@ struct Reader {
   std::uint64_t zone = 0;
 };
 
-// All holders in the order to try: same host, same zone, others. Suspected holders come last.
+// All holders in the order to try: same host, same zone, others. Holders with the object on a disk come behind
+// the others, and suspected holders come last.
 // Holders at equal distance are weighed by idleness, and different hosts start with different
 // holders.
 std::vector<NodeId> order_for_read(const Reader& reader, KeyHash key,

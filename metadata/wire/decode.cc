@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 
 #include "metadata/directory/key_hash.h"
 #include "metadata/wire/codec.h"
@@ -284,6 +285,10 @@ Status decode(std::string_view bytes, Publish& value) {
   if (!what.empty() && !column_fits(what, count, kLastWhat)) {
     return wrong("Publish", "marks that do not fit its keys");
   }
+  const std::string& on_disk = message.on_disk();
+  if (!on_disk.empty() && !column_fits(on_disk, count, 1)) {
+    return wrong("Publish", "places that do not fit its keys");
+  }
   value.sequence = message.sequence();
   value.removals_seen = message.removals_seen();
   value.items.resize(count);
@@ -297,7 +302,8 @@ Status decode(std::string_view bytes, Publish& value) {
         version[i],
         object_bytes[i],
         unpack(static_cast<std::uint8_t>(attributes[i])),
-        what.empty() ? PublishItem::What::kHolds : static_cast<PublishItem::What>(what[i])};
+        what.empty() ? PublishItem::What::kHolds : static_cast<PublishItem::What>(what[i]),
+        !on_disk.empty() && on_disk[i] != 0};
   }
   return {};
 }
@@ -341,7 +347,8 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
       message.attributes().size() != count || count_of(message.version_size()) != count ||
       count_of(message.object_bytes_size()) != count ||
       (!message.missing_parts().empty() &&
-       !column_fits(message.missing_parts(), count, kMaxParts))) {
+       !column_fits(message.missing_parts(), count, kMaxParts)) ||
+      (message.on_disk_size() != 0 && count_of(message.on_disk_size()) != count)) {
     return wrong("LocateAnswer", "columns of different lengths, or values out of range");
   }
   value.keys.resize(count);
@@ -357,6 +364,10 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
     key.missing_parts = message.missing_parts().empty()
                             ? std::uint8_t{0}
                             : static_cast<std::uint8_t>(message.missing_parts()[i]);
+    if (message.on_disk_size() != 0) key.on_disk = message.on_disk(static_cast<int>(i));
+    if (static_cast<unsigned>(std::bit_width(key.on_disk)) > key.holder_count) {
+      return wrong("LocateAnswer", "more holders with disks than holders");
+    }
     holders += key.holder_count;
     if (key.state != Lookup::kFound) continue;
     if (key.holder_count == 0 || !object_size_ok(key.bytes) || !valid(key.attributes)) {
@@ -490,7 +501,8 @@ Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
   const std::size_t count = count_of(message.member_size());
   if (count > kMaxMembers || !column_fits(message.state(), count, 7) ||
       count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count ||
-      count_of(message.wall_ns_size()) != count) {
+      count_of(message.wall_ns_size()) != count ||
+      (message.disk_entries_size() != 0 && count_of(message.disk_entries_size()) != count)) {
     return wrong("MembersAnswer", "too many members, or columns of different lengths");
   }
   value.members.resize(count);
@@ -505,6 +517,7 @@ Status take_members(const pb::MembersAnswer& message, MembersAnswer& value) {
     member.readable = (message.state()[i] & 4) != 0;
     member.used_bytes = message.used_bytes(row);
     member.entries = message.entries(row);
+    if (message.disk_entries_size() != 0) member.disk_entries = message.disk_entries(row);
     member.wall_ns = message.wall_ns(row);
   }
   const std::size_t down = count_of(message.down_size());

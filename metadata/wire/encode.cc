@@ -59,6 +59,10 @@ void fill_members(const MembersAnswer& value, pb::MembersAnswer& message) {
     message.add_entries(member.entries);
     message.add_wall_ns(member.wall_ns);
   }
+  const auto on_disks = [](const MemberInfo& member) { return member.disk_entries != 0; };
+  if (std::ranges::any_of(value.members, on_disks)) {
+    for (const MemberInfo& member : value.members) message.add_disk_entries(member.disk_entries);
+  }
   for (const DownMember& member : value.down) {
     fill(member.descriptor, *message.add_down());
     message.add_down_ms(member.down_ms);
@@ -164,17 +168,22 @@ void encode(const Publish& value, std::string& bytes) {
   message.mutable_object_bytes()->Reserve(count);
   std::string& attributes = *message.mutable_attributes();
   attributes.resize(value.items.size());
-  bool all_held = true;
+  bool all_held = true, any_on_disk = false;
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     const PublishItem& item = value.items[i];
     message.mutable_version()->AddAlreadyReserved(item.version);
     message.mutable_object_bytes()->AddAlreadyReserved(item.bytes);
     attributes[i] = static_cast<char>(pack(item.attributes));
     all_held &= item.what == PublishItem::What::kHolds;
+    any_on_disk |= item.on_disk;
   }
   if (!all_held) {
     std::string& what = *message.mutable_what();
     for (const PublishItem& item : value.items) what += static_cast<char>(item.what);
+  }
+  if (any_on_disk) {
+    std::string& on_disk = *message.mutable_on_disk();
+    for (const PublishItem& item : value.items) on_disk += static_cast<char>(item.on_disk);
   }
   write(message, bytes);
 }
@@ -220,6 +229,10 @@ void encode(const LocateAnswer& value, std::string& bytes) {
   if (std::ranges::any_of(value.keys, lacks)) {
     std::string& missing = *message.mutable_missing_parts();
     for (const Located& key : value.keys) missing += static_cast<char>(key.missing_parts);
+  }
+  const auto on_disks = [](const Located& key) { return key.on_disk != 0; };
+  if (std::ranges::any_of(value.keys, on_disks)) {
+    for (const Located& key : value.keys) message.add_on_disk(key.on_disk);
   }
   message.mutable_holder()->Add(value.holders.begin(), value.holders.end());
   write(message, bytes);

@@ -44,7 +44,8 @@ struct MemberInfo {
   bool readable = false;  // Member::readable()
   std::uint64_t used_bytes = 0;
   std::uint64_t entries = 0;
-  std::uint64_t wall_ns = 0;  // the member's wall clock at the time of the answer; 0: unknown
+  std::uint64_t disk_entries = 0;  // of these, on a disk only
+  std::uint64_t wall_ns = 0;       // the member's wall clock at the time of the answer; 0: unknown
   bool operator==(const MemberInfo&) const = default;
 };
 struct MembersAnswer {

@@ -88,13 +88,14 @@ class Agent final : public AgentSide {
   Load load() override { return {}; }
   std::uint64_t latest_version() override { return 0; }
   void heard_version(std::uint64_t) override {}
-  void next_report(bool first, std::vector<PublishItem>& items) override {
+  bool next_report(bool first, std::vector<PublishItem>& items) override {
     if (first) named_ = 0;
     const auto count = std::min<std::uint64_t>(wire::kMaxItems, objects_ - named_);
     for (std::uint64_t i = 0; i < count; ++i) {
       items.push_back({key_of(named_ + i), 7, 65536, {}, PublishItem::What::kHolds});
     }
     named_ += count;
+    return true;
   }
   void on_report_verdict(const PublishItem&, Verdict) override { give_up("refused"); }
   void on_drop(const wire::Drop&, Done done) override { done({}); }

@@ -43,7 +43,7 @@ class Bench {
     tier_.reset();
     const std::uint64_t begin = now_ns();
     start();
-    while (log().find(key_of(arguments_.objects - 1), 1) == nullptr && log().recovering()) turn();
+    while (log().find({key_of(arguments_.objects - 1), 1}) == nullptr && log().recovering()) turn();
     std::printf("\"first_s\": %.3f, ", seconds_since(begin));
     turn_until_idle();
     std::printf("\"all_s\": %.3f, \"objects\": %u, ", seconds_since(begin), log().object_count());
@@ -78,12 +78,8 @@ class Bench {
     const std::uint64_t begin = now_ns();
     for (std::uint64_t put = 0; put < arguments_.objects;) {
       const std::string key = key_of(put);
-      const NewObject object{.key = key,
-                             .namespace_id = 1,
-                             .version = 1,
-                             .length = value_.size(),
-                             .sum_seed = 1,
-                             .checksum = sum};
+      const NewObject object{
+          .name = {key, 1}, .version = 1, .length = value_.size(), .sum_seed = 1, .checksum = sum};
       if (log().put(object, {{value_.data(), value_.size()}})) {
         ++put;
       } else {
@@ -112,8 +108,9 @@ class Bench {
     while (seconds_since(begin) < kReadSeconds || !under_way.empty()) {
       while (!free.empty() && seconds_since(begin) < kReadSeconds) {
         auto& buffer = buffers[free.back()];
-        const auto ticket = log().read(key_of(random() % arguments_.objects), 1,
-                                       {{buffer.data(), buffer.size()}}, Urgency::kGet, 1);
+        const std::string key = key_of(random() % arguments_.objects);
+        const auto ticket =
+            log().read({key, 1}, {{buffer.data(), buffer.size()}}, Urgency::kGet, 1);
         if (!ticket) continue;  // the object has left
         under_way[*ticket] = free.back();
         free.pop_back();

@@ -161,8 +161,8 @@ Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>
 }
 
 HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation,
-                           const std::vector<std::string>& held, bool stalling)
-    : stalling_(stalling) {
+                           const std::vector<std::string>& held, bool stalling, int report_waits)
+    : report_waits_(report_waits), stalling_(stalling) {
   for (const std::string& key : held) {
     objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
   }
@@ -210,9 +210,10 @@ Load HoldingAgent::load() {
   return {.used_bytes = 4096 * (objects_.size() + copies_held_.size())};
 }
 
-void HoldingAgent::next_report(bool first, std::vector<PublishItem>& items) {
+bool HoldingAgent::next_report(bool first, std::vector<PublishItem>& items) {
   const std::lock_guard lock(mutex_);
   if (first) reported_.clear();
+  if (report_waits_ > 0 && report_waits_-- > 0) return false;
   auto at = objects_.upper_bound(reported_);
   for (; at != objects_.end() && items.size() < 500; ++at) {
     items.push_back(at->second.item);
@@ -221,6 +222,7 @@ void HoldingAgent::next_report(bool first, std::vector<PublishItem>& items) {
   if (first) {
     for (const auto& [hash, item] : copies_held_) items.push_back(item);
   }
+  return true;
 }
 
 void HoldingAgent::on_report_verdict(const PublishItem& item, Verdict verdict) {

@@ -53,9 +53,11 @@ std::pair<int, std::string> run_master_once(const std::vector<std::string>& flag
 // A member whose pool is a map.
 class HoldingAgent final : public AgentSide {
  public:
-  // held: objects that the pool kept from an earlier run; the report names them.
+  // held: objects that the pool kept from an earlier run; the report names them. report_waits: the report names
+  // nothing so many times before.
   HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1,
-               const std::vector<std::string>& held = {}, bool stalling = false);
+               const std::vector<std::string>& held = {}, bool stalling = false,
+               int report_waits = 0);
 
   // Holds and publishes the objects. Every verdict must be kAccepted.
   void put(const std::vector<std::string>& keys, std::uint8_t replicas = 1);
@@ -76,7 +78,7 @@ class HoldingAgent final : public AgentSide {
   Load load() override;
   std::uint64_t latest_version() override { return 0; }
   void heard_version(std::uint64_t) override {}
-  void next_report(bool first, std::vector<PublishItem>& items) override;
+  bool next_report(bool first, std::vector<PublishItem>& items) override;
   void on_report_verdict(const PublishItem& item, Verdict verdict) override;
   void on_drop(const wire::Drop& order, Done done) override;
   void on_drop_matching(const wire::Match& match, Reply<wire::RemoveMatchingAnswer> reply) override;
@@ -97,6 +99,7 @@ class HoldingAgent final : public AgentSide {
   std::atomic<bool> fenced_{false};
   std::atomic<int> copies_{0};
   std::atomic<int> busy_{0};
+  int report_waits_ = 0;
   bool stalling_ = false;
   std::vector<std::function<void()>> stalled_;
   std::unique_ptr<MasterClient> client_;

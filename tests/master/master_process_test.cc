@@ -118,6 +118,15 @@ TEST(MasterProcess, MissesAreRecoveringUntilReportsAreInAndThenMisses) {
   EXPECT_EQ(lacking->keys[0].state, Lookup::kRecovering);
 }
 
+TEST(MasterProcess, AReportWaitsForObjectsThatItsAgentKnowsLater) {
+  const MasterProcess master({"--recover-ms", option_time(300)});
+  const auto keys = names("a", 1200);
+  HoldingAgent agent(to({master.address()}), 1, 1, keys, false, 5);
+  ASSERT_TRUE(agent.until_ready());
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(found(*reader, keys, 20'000), keys.size());
+}
+
 TEST(MasterProcess, ARestartWithAnEmptyStoreLosesNothing) {
   MasterProcess master({});
   HoldingAgent one(to({master.address()}), 1);

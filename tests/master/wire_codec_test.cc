@@ -88,6 +88,23 @@ TEST(WireCodec, LocateAnswerComesBackAsItWas) {
   EXPECT_EQ(back.holders_of(back.keys.back()).size(), kMaxHoldersPerKey);
 }
 
+TEST(WireCodec, ObjectsOnDisksComeBack) {
+  Publish sent = publish(3);
+  sent.items[1].on_disk = true;
+  const Publish back = through(sent);
+  EXPECT_FALSE(back.items[0].on_disk);
+  EXPECT_TRUE(back.items[1].on_disk);
+  LocateAnswer answer = located(3, 2);
+  answer.keys[2].on_disk = 0b10;
+  EXPECT_EQ(through(answer).keys[1].on_disk, 0u);
+  EXPECT_EQ(through(answer).keys[2].on_disk, 0b10u);
+  answer.keys[2].on_disk = 0b100;
+  EXPECT_TRUE(refused(answer)) << "more holders with disks than holders";
+  MembersAnswer members{.members = {{.descriptor = descriptor()}, {.descriptor = descriptor()}}};
+  members.members[1].disk_entries = 7;
+  EXPECT_EQ(through(members).members[1].disk_entries, 7u);
+}
+
 TEST(WireCodec, MissingPartsOfAStripedObjectComeBack) {
   LocateAnswer sent = located(3, 2);
   sent.keys[1].attributes.striped = true;

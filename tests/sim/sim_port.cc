@@ -29,10 +29,11 @@ class SimPort::Orders final : public agent::MasterOrders {
   metadata::Load load() override { return inner_.load(); }
   std::uint64_t latest_version() override { return inner_.latest_version(); }
   void heard_version(std::uint64_t version) override { inner_.heard_version(version); }
-  void next_report(bool first, std::vector<metadata::PublishItem>& items) override {
-    inner_.next_report(first, items);
+  bool next_report(bool first, std::vector<metadata::PublishItem>& items) override {
+    const bool all = inner_.next_report(first, items);
     if (items.empty() && port_.reports_never_end_) items.push_back(nothing());
     port_.look_at(items);
+    return all;
   }
   void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override {
     inner_.on_report_verdict(item, verdict);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes on a disk of the tier, format 1. Today's log writes these bytes, and finds the objects of
+// The bytes on a disk of the tier, format 2. Today's log writes these bytes, and finds the objects of
 // a disk with these bytes. If one of these tests fails, the layout has changed: give the layout a new
 // kFormat and a new golden file (tests/golden/README.md), and keep the old file unchanged.
 #include <gtest/gtest.h>
@@ -15,9 +15,10 @@
 namespace mc::tier::testing {
 namespace {
 
-static_assert(kFormat == 1, "a new format: add its golden file and its tests");
+static_assert(kFormat == 2, "a new format: add its golden file and its tests");
 
-constexpr char kFile[] = "tier-v1.txt";
+constexpr char kFile[] = "tier-v2.txt";
+constexpr char kEarlierFile[] = "tier-v1.txt";
 constexpr std::uint64_t kSmall = 200, kLarge = 120'000;
 
 struct Section {
@@ -31,11 +32,20 @@ constexpr Section kSections[] = {
      2 * kBlockBytes},
     {"next segment", kFirstSegmentOffset + kSmallestSegmentBytes, 4 * kBlockBytes}};
 
+SparseBytes disk_of(const char* file) {
+  SparseBytes image;
+  for (const auto& [name, bytes] : golden::read(file)) {
+    for (const Section& section : kSections) {
+      if (name == section.name) image.write(section.offset, bytes);
+    }
+  }
+  return image;
+}
+
 // An object of zeros.
 void put_zeros(LogRig& rig, const std::string& key, std::uint64_t version, std::uint64_t length) {
   static const std::vector<std::byte> kZeros(kLarge);
-  const NewObject object{.key = key,
-                         .namespace_id = LogRig::kNamespace,
+  const NewObject object{.name = {key, LogRig::kNamespace},
                          .version = version,
                          .length = length,
                          .sum_seed = LogRig::kSumSeed,
@@ -60,7 +70,7 @@ void fill_two_segments(LogRig& rig) {
   rig.settle();
 }
 
-TEST(GoldenTier, TheLogWritesTheBytesOfFormatOne) {
+TEST(GoldenTier, TheLogWritesTheBytesOfFormatTwo) {
   LogRig rig({});
   fill_two_segments(rig);
   const auto sections = golden::read(kFile);
@@ -77,15 +87,9 @@ TEST(GoldenTier, TheLogWritesTheBytesOfFormatOne) {
   }
 }
 
-TEST(GoldenTier, TheLogFindsTheObjectsOfFormatOne) {
-  SparseBytes image;
-  for (const auto& [name, bytes] : golden::read(kFile)) {
-    for (const Section& section : kSections) {
-      if (name == section.name) image.write(section.offset, bytes);
-    }
-  }
+TEST(GoldenTier, TheLogFindsTheObjectsOfFormatTwo) {
   LogRig rig({});
-  rig.kill(image);
+  rig.kill(disk_of(kFile));
   rig.recover();
   EXPECT_EQ(rig.log().object_count(), 4u);
   for (const auto& [key, version, length] :
@@ -99,7 +103,17 @@ TEST(GoldenTier, TheLogFindsTheObjectsOfFormatOne) {
     EXPECT_EQ(got->end.header.parent_hash, 0x1122334455667788u) << key;
     EXPECT_EQ(got->bytes, std::vector<std::byte>(length)) << key;
   }
-  EXPECT_EQ(rig.log().find("golden/removed", LogRig::kNamespace), nullptr);
+  EXPECT_EQ(rig.log().find({"golden/removed", LogRig::kNamespace}), nullptr);
+}
+
+TEST(GoldenTier, ADiskOfFormatOneIsEmptied) {
+  LogRig rig({});
+  rig.kill(disk_of(kEarlierFile));
+  rig.recover();
+  EXPECT_EQ(rig.log().object_count(), 0u);
+  EXPECT_EQ(rig.log().report().front().emptied, "an earlier version of mc wrote the disk");
+  EXPECT_TRUE(rig.put("a", 1, 100));
+  EXPECT_TRUE(rig.get("a"));
 }
 
 }  // namespace

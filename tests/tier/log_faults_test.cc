@@ -23,7 +23,7 @@ constexpr std::uint64_t kSegment = kSmallestSegmentBytes;
 
 // The offset of the key's record on the disk.
 std::uint64_t offset_of(LogRig& rig, const std::string& key) {
-  const Place place = rig.log().find(key, LogRig::kNamespace)->place;
+  const Place place = rig.log().find({key, LogRig::kNamespace})->place;
   return kFirstSegmentOffset + number_of(place.segment) * kSegment + place.unit * kUnitBytes;
 }
 
@@ -86,7 +86,8 @@ TEST(TierFaults, AFlippedBitInARemovalBringsNoObjectBack) {
     rig.settle();
     const int count = fill(rig, 60);
     const std::uint64_t last = offset_of(rig, key_of(count - 1));
-    ASSERT_GT(number_of(rig.log().find(key_of(count - 1), LogRig::kNamespace)->place.segment), 0u);
+    ASSERT_GT(number_of(rig.log().find({key_of(count - 1), LogRig::kNamespace})->place.segment),
+              0u);
     ASSERT_TRUE(rig.remove(key_of(0)));
     const std::uint64_t first_copy = round_up(last + 9'000 + kUnitBytes * 3, kBlockBytes);
     rig.disk().flip_bit(first_copy + (second ? kBlockBytes : 0) + 10, 3);
@@ -183,7 +184,7 @@ TEST(TierFaults, ASegmentWithOneHeaderIsCleanedBeforeDamageCostsIt) {
     ASSERT_TRUE(rig.put("removed", 1, 9'000));
     ASSERT_TRUE(rig.remove("removed"));
     rig.settle();
-    const Place place = rig.log().find("kept", LogRig::kNamespace)->place;
+    const Place place = rig.log().find({"kept", LogRig::kNamespace})->place;
     rig.disk().flip_bit(kFirstSegmentOffset + number_of(place.segment) * kSegment + 20, 2);
     rig.kill();
     rig.settle();
@@ -235,8 +236,8 @@ TEST(TierFaults, ADiskEmptiesItselfWhileItIsRead) {
     rig.begin_put(key_of(next++), 1, 9'000);
     for (int i = std::max(0, next - 40); i < next; ++i) {
       Bytes& buffer = buffers.emplace_back(9'000);
-      rig.log().read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}}, Urgency::kGet,
-                     LogRig::kSumSeed);
+      rig.log().read({key_of(i), LogRig::kNamespace}, {{buffer.data(), buffer.size()}},
+                     Urgency::kGet, LogRig::kSumSeed);
     }
     return !rig.log().report()[0].emptied.empty();
   }));
@@ -295,14 +296,14 @@ TEST(TierFaults, EachTicketOfADiskThatHangsEndsAfterHalfAMinute) {
   for (int i = 0; i < count; ++i) {
     Bytes& buffer = buffers[static_cast<std::size_t>(i)];
     tickets.push_back(rig.log()
-                          .read(key_of(i), LogRig::kNamespace, {{buffer.data(), buffer.size()}},
+                          .read({key_of(i), LogRig::kNamespace}, {{buffer.data(), buffer.size()}},
                                 Urgency::kGet, LogRig::kSumSeed)
                           .value());
   }
   for (int i = 0; i < 20; ++i) {
     const auto put = rig.begin_put("new/" + std::to_string(i), 1, 9'000);
     if (put) tickets.push_back(*put);
-    tickets.push_back(rig.log().remove(key_of(i), LogRig::kNamespace)->value());
+    tickets.push_back(rig.log().remove({key_of(i), LogRig::kNamespace})->value());
   }
   const std::uint64_t begin = rig.now_ns();
   for (const std::uint64_t ticket : tickets) rig.wait_for(ticket);
@@ -342,7 +343,7 @@ TEST(TierFaults, RemovalsGoOnAfterManyHaveWaitedForADiskThatFails) {
   rig.kill();
   rig.disk(1).set_slowness(1e9);
   std::size_t asked = 0;
-  while (rig.log().remove("none/" + std::to_string(asked), LogRig::kNamespace)) ++asked;
+  while (rig.log().remove({"none/" + std::to_string(asked), LogRig::kNamespace})) ++asked;
   EXPECT_EQ(asked, Log::kMostRemovals);
   rig.settle();
   EXPECT_TRUE(rig.remove(key_of(0)));
@@ -359,12 +360,12 @@ TEST(TierFaults, ARemovalOnAnotherDiskAloneDoesNotHideARecordForGood) {
     // During recovery, a removal goes to both disks.
     ASSERT_TRUE(
         rig.turn_until([&] { return rig.log().report()[1].state == DiskState::kRecovering; }));
-    for (int i = 0; i < count; ++i) ASSERT_TRUE(rig.log().remove(key_of(i), LogRig::kNamespace));
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(rig.log().remove({key_of(i), LogRig::kNamespace}));
     for (std::uint64_t turn = 0; turn < seed; ++turn) rig.turn();
     rig.power_cut();
     rig.settle();
     // The disks are rid of such records by now: a removal of another key needs no write.
-    EXPECT_FALSE(rig.log().remove("never put", LogRig::kNamespace).value()) << seed;
+    EXPECT_FALSE(rig.log().remove({"never put", LogRig::kNamespace}).value()) << seed;
     EXPECT_TRUE(rig.dropped().empty()) << seed;
     std::vector<bool> gone;
     const auto expect_none = [&] {

@@ -102,8 +102,7 @@ class LogRig {
   tl::expected<std::uint64_t, Log::Refusal> begin_put(const std::string& key, std::uint64_t version,
                                                       std::size_t size) {
     auto bytes = std::make_unique<Bytes>(value_of(key, version, size));
-    const NewObject object{.key = key,
-                           .namespace_id = kNamespace,
+    const NewObject object{.name = {key, kNamespace},
                            .version = version,
                            .length = size,
                            .sum_seed = kSumSeed,
@@ -128,11 +127,11 @@ class LogRig {
     Bytes bytes;
   };
   std::optional<Got> get(const std::string& key) {
-    const TierEntry* const entry = log_->find(key, kNamespace);
+    const TierEntry* const entry = log_->find({key, kNamespace});
     if (entry == nullptr) return std::nullopt;
     Got got;
     got.bytes.resize(entry->length);
-    const auto ticket = log_->read(key, kNamespace, {{got.bytes.data(), got.bytes.size()}},
+    const auto ticket = log_->read({key, kNamespace}, {{got.bytes.data(), got.bytes.size()}},
                                    Urgency::kGet, kSumSeed);
     if (!ticket) return std::nullopt;
     got.end = wait_for(*ticket);
@@ -144,7 +143,7 @@ class LogRig {
            got->bytes == value_of(key, version, got->bytes.size());
   }
   bool remove(const std::string& key) {
-    const auto ticket = log_->remove(key, kNamespace).value();
+    const auto ticket = log_->remove({key, kNamespace}).value();
     return !ticket || wait_for(*ticket).outcome == LogEnd::Outcome::kDone;
   }
 

@@ -49,7 +49,7 @@ TEST(TierLog, ARemovedObjectDoesNotComeBack) {
   ASSERT_TRUE(rig.put("a", 1, 5'000));
   ASSERT_TRUE(rig.remove("a"));
   EXPECT_FALSE(rig.get("a"));
-  EXPECT_FALSE(rig.log().remove("a", LogRig::kNamespace).value());
+  EXPECT_FALSE(rig.log().remove({"a", LogRig::kNamespace}).value());
   rig.power_cut();
   rig.recover();
   EXPECT_FALSE(rig.get("a"));
@@ -61,7 +61,7 @@ TEST(TierLog, ARemovalDuringRecoveryCounts) {
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(rig.put(key_of(i), 1, 9'000));
   rig.kill();
   // No disk is open yet.
-  const auto early = rig.log().remove(key_of(0), LogRig::kNamespace).value();
+  const auto early = rig.log().remove({key_of(0), LogRig::kNamespace}).value();
   ASSERT_TRUE(early);
   ASSERT_TRUE(
       rig.turn_until([&] { return rig.log().report()[0].state == DiskState::kRecovering; }));
@@ -84,11 +84,11 @@ TEST(TierLog, APutAfterManyEarlyRemovalsIsNotRemoved) {
   rig.settle();
   ASSERT_TRUE(rig.put(key_of(0), 1, 9'000));
   rig.kill();
-  for (int i = 1; i < 60'000; ++i) ASSERT_TRUE(rig.log().remove(key_of(i), LogRig::kNamespace));
-  ASSERT_TRUE(rig.log().remove(key_of(0), LogRig::kNamespace));
+  for (int i = 1; i < 60'000; ++i) ASSERT_TRUE(rig.log().remove({key_of(i), LogRig::kNamespace}));
+  ASSERT_TRUE(rig.log().remove({key_of(0), LogRig::kNamespace}));
   std::optional<std::uint64_t> put;
   ASSERT_TRUE(rig.turn_until([&] {
-    EXPECT_EQ(rig.log().find(key_of(0), LogRig::kNamespace), nullptr);
+    EXPECT_EQ(rig.log().find({key_of(0), LogRig::kNamespace}), nullptr);
     const auto begun = rig.begin_put(key_of(0), 2, 9'000);
     if (begun) put = *begun;
     return begun.has_value();
@@ -140,7 +140,7 @@ TEST(TierLog, ADamagedObjectIsToldAsSuchAndTheOthersAreServed) {
   rig.settle();
   ASSERT_TRUE(rig.put("a", 1, 5'000));
   ASSERT_TRUE(rig.put("b", 1, 5'000));
-  const TierEntry* const entry = rig.log().find("a", LogRig::kNamespace);
+  const TierEntry* const entry = rig.log().find({"a", LogRig::kNamespace});
   ASSERT_NE(entry, nullptr);
   rig.disk().flip_bit(kFirstSegmentOffset +
                           number_of(entry->place.segment) * kSmallestSegmentBytes +
@@ -249,7 +249,7 @@ TEST(TierLog, ADiskThatMissedAStartComesBackEmpty) {
   EXPECT_LT(without, 140);
   // A removal of an object on the disk that is away.
   for (int i = 0; i < count; ++i) {
-    if (rig.log().find(key_of(i), LogRig::kNamespace) != nullptr) continue;
+    if (rig.log().find({key_of(i), LogRig::kNamespace}) != nullptr) continue;
     EXPECT_TRUE(rig.remove(key_of(i)));
   }
   rig.restart_with({true, true, true});
@@ -292,7 +292,7 @@ TEST(TierLog, ADiskThatFailsAndComesBackHasNoRemovedObject) {
   const int count = fill(rig, 100);
   rig.disk(1).fail_next(ModelDisk::Kind::kWrite, UINT64_MAX, EIO);
   // Removals on both disks: the second one fails, and its objects leave.
-  for (int i = 0; i < count; ++i) ASSERT_TRUE(rig.log().remove(key_of(i), LogRig::kNamespace));
+  for (int i = 0; i < count; ++i) ASSERT_TRUE(rig.log().remove({key_of(i), LogRig::kNamespace}));
   rig.settle();
   EXPECT_EQ(rig.log().report()[1].state, DiskState::kFailed);
   for (int i = 0; i < count; ++i) EXPECT_TRUE(rig.remove(key_of(i)));
@@ -362,7 +362,7 @@ TEST(TierLog, ATornTailLosesOnlyRecordsThatWereNotDurable) {
     rig.recover();
     for (int i = 0; i < 10; ++i) EXPECT_TRUE(rig.has(key_of(i), 1)) << seed;
     for (int i = 10; i < 60; ++i) {
-      if (rig.log().find(key_of(i), LogRig::kNamespace) != nullptr) {
+      if (rig.log().find({key_of(i), LogRig::kNamespace}) != nullptr) {
         EXPECT_TRUE(rig.has(key_of(i), 1)) << seed;
       }
     }

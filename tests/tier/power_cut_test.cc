@@ -51,7 +51,7 @@ class Hammer {
   void check() {
     tickets_.clear();
     for (auto& [key, history] : keys_) {
-      const TierEntry* const entry = rig_.log().find(key, LogRig::kNamespace);
+      const TierEntry* const entry = rig_.log().find({key, LogRig::kNamespace});
       if (entry != nullptr) names_[entry->hash] = key;
       const auto got = rig_.get(key);
       if (!got) {
@@ -91,7 +91,7 @@ class Hammer {
     tickets_[*ticket] = {.key = key, .version = version};
   }
   void remove(const std::string& key, KeyHistory& history) {
-    const auto ticket = rig_.log().remove(key, LogRig::kNamespace).value();
+    const auto ticket = rig_.log().remove({key, LogRig::kNamespace}).value();
     history.must_exist = false;
     if (!ticket) {
       history.possible.clear();

@@ -12,7 +12,7 @@ namespace mc::tier {
 namespace {
 
 TierEntry entry_of(std::uint64_t number) {
-  const TierKey key = tier_key(std::to_string(number), 1, 2);
+  const TierKey key = tier_key({std::to_string(number), 1}, 2);
   return {.hash = key.hash,
           .more = key.more,
           .place = {.segment = static_cast<std::uint32_t>(number), .unit = 1},
@@ -55,7 +55,7 @@ TEST(TierIndex, HashesWithTheSameUpperBitsOnlyMakeAPageLarger) {
   std::vector<TierKey> keys;
   for (std::uint32_t number = 0; number < 3000; ++number) {
     keys.push_back({.hash = 0xabcdef0123ull << 24 | (random() & 0xffffff), .more = number});
-    index.insert({.hash = keys.back().hash, .more = number, .place = {}, .version = number});
+    index.insert({.hash = keys.back().hash, .more = number, .version = number, .place = {}});
   }
   EXPECT_LT(index.memory_bytes(), 64u << 20);
   for (const TierKey& key : keys) EXPECT_EQ(index.at(index.find(key)).version, key.more);

@@ -54,8 +54,7 @@ class TierOnFiles : public ::testing::Test {
   void put(const std::string& key) {
     auto& value = values_[key];
     value.assign(100'000, static_cast<std::byte>(key.size()));
-    const auto ticket = tier_->log().put({.key = key,
-                                          .namespace_id = 1,
+    const auto ticket = tier_->log().put({.name = {key, 1},
                                           .version = 1,
                                           .length = value.size(),
                                           .sum_seed = 1,
@@ -66,7 +65,8 @@ class TierOnFiles : public ::testing::Test {
   }
   bool has(const std::string& key) {
     std::vector<std::byte> bytes(100'000);
-    const auto ticket = tier_->log().read(key, 1, {{bytes.data(), bytes.size()}}, Urgency::kGet, 1);
+    const auto ticket =
+        tier_->log().read({key, 1}, {{bytes.data(), bytes.size()}}, Urgency::kGet, 1);
     return ticket && wait_for(*ticket).outcome == LogEnd::Outcome::kDone && bytes == values_[key];
   }
 
@@ -93,12 +93,11 @@ TEST_F(TierOnFiles, EndsDuringPutsAndReads) {
       memory.emplace_back(100'000);
       const Piece piece{memory.back().data(), memory.back().size()};
       if (i % 2 == 0) {
-        ASSERT_TRUE(tier_->log().read("read", 1, {piece}, Urgency::kGet, 1));
+        ASSERT_TRUE(tier_->log().read({"read", 1}, {piece}, Urgency::kGet, 1));
         continue;
       }
       const std::string key = std::to_string(round) + "/" + std::to_string(i);
-      ASSERT_TRUE(tier_->log().put({.key = key,
-                                    .namespace_id = 1,
+      ASSERT_TRUE(tier_->log().put({.name = {key, 1},
                                     .version = 1,
                                     .length = piece.bytes,
                                     .sum_seed = 1,

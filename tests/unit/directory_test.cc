@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace mc::metadata {
@@ -503,6 +504,90 @@ TEST(Directory, CountsWhatEachNodeHolds) {
   EXPECT_EQ(nodes[0].report, ReportState::kStreaming);
   EXPECT_EQ(nodes[1].entries, 1u);
   EXPECT_EQ(nodes[1].report, ReportState::kComplete);
+}
+
+PublishItem on_disk(std::uint64_t number, std::uint64_t version = 1) {
+  PublishItem item = held(number, version);
+  item.on_disk = true;
+  return item;
+}
+
+TEST(Directory, KnowsWhichHoldersHaveAnObjectOnADiskOnly) {
+  Directory directory({});
+  Agent one(&directory, 1), two(&directory, 2), three(&directory, 3);
+  for (Agent* const agent : {&one, &two, &three}) agent->report_nothing();
+  one.publish({on_disk(1)});
+  two.publish({held(1)});
+  three.publish({on_disk(1)});
+  // The holders with the object on a disk, in ascending order.
+  const auto on_disks = [&] {
+    LocateAnswer answer;
+    const KeyHash hash = key(1);
+    directory.locate({&hash, 1}, answer);
+    std::set<NodeId> nodes;
+    const auto holders = answer.holders_of(answer.keys[0]);
+    for (std::size_t i = 0; i < holders.size(); ++i) {
+      if ((answer.keys[0].on_disk >> i & 1) != 0) nodes.insert(holders[i]);
+    }
+    return nodes;
+  };
+  EXPECT_EQ(on_disks(), (std::set<NodeId>{1, 3}));
+  EXPECT_EQ(directory.nodes()[0].disk_entries, 1u);
+  // The object comes back into the pool, and leaves again.
+  EXPECT_EQ(one.publish({held(1)}), std::vector{Verdict::kAccepted});
+  EXPECT_EQ(on_disks(), (std::set<NodeId>{3}));
+  EXPECT_EQ(directory.nodes()[0].disk_entries, 0u);
+  EXPECT_EQ(directory.nodes()[0].entries, 1u);
+  EXPECT_EQ(one.publish({on_disk(1)}), std::vector{Verdict::kAccepted});
+  EXPECT_EQ(on_disks(), (std::set<NodeId>{1, 3}));
+  PublishItem dropped = on_disk(1);
+  dropped.what = PublishItem::What::kDropped;
+  EXPECT_EQ(one.publish({dropped}), std::vector{Verdict::kAccepted});
+  EXPECT_EQ(on_disks(), (std::set<NodeId>{3}));
+  EXPECT_THAT(holders_of(directory, 1), ::testing::UnorderedElementsAre(2, 3));
+}
+
+TEST(Directory, ANewOrderOfHoldersKeepsTheirTiers) {
+  LocateAnswer answer;
+  answer.holders = {9, 1, 2, 3};
+  Located& found = answer.keys.emplace_back();
+  found.first_holder = 1;
+  found.holder_count = 3;
+  found.on_disk = 0b001;
+  answer.reorder(answer.keys[0], std::vector<NodeId>{3, 2, 1});
+  EXPECT_EQ(answer.holders, (std::vector<NodeId>{9, 3, 2, 1}));
+  EXPECT_EQ(answer.keys[0].on_disk, 0b100u);
+}
+
+TEST(Directory, ObjectsOnDisksEndWithTheirReportAndTheirNode) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  one.publish({on_disk(1), held(2), on_disk(3)});
+  one.begin();
+  one.publish({on_disk(1)});
+  one.end();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kFound);
+  EXPECT_EQ(state_of(directory, 3), Lookup::kMiss);
+  EXPECT_EQ(directory.entry_count(1), 1u);
+  // A later version on another host replaces the object on the disk.
+  Agent two(&directory, 2);
+  two.report_nothing();
+  two.publish({held(1, 2)});
+  EXPECT_EQ(two.drops(), (std::vector<Holding>{{key(1), 1, 1}}));
+  one.publish({on_disk(4)});
+  EXPECT_TRUE(directory.leave(1, 1));
+  EXPECT_EQ(state_of(directory, 4), Lookup::kMiss);
+}
+
+TEST(Directory, PartsOfAStripedObjectAreOnNoDisk) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  PublishItem part = on_disk(1);
+  part.attributes.striped = true;
+  part.attributes.parts = 2;
+  EXPECT_EQ(one.publish({part}), std::vector{Verdict::kInvalid});
 }
 
 // A part of an object in stripes.

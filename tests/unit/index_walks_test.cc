@@ -42,6 +42,8 @@ class IndexWalksTest : public ::testing::Test, public ArrivalListener {
     walks_.arrived(tenant, entry, is_put);
   }
   void on_put(const metadata::PublishItem&) override {}
+  void on_not_on_disks(ClusterTenant&, const std::shared_ptr<RemoteRequest>&,
+                       std::size_t) override {}
   ObjectStore& store() { return tenant_->store(); }
 
   void put(const std::string& key, bool upsert = false) {
@@ -80,7 +82,7 @@ class IndexWalksTest : public ::testing::Test, public ArrivalListener {
   }
   std::size_t turns() {
     std::size_t count = 0;
-    for (; !walks_.idle(); ++count) walks_.turn(UINT64_MAX);
+    for (; walks_.next_ns() != UINT64_MAX; ++count) walks_.turn(UINT64_MAX);
     return count;
   }
 
@@ -108,7 +110,7 @@ TEST_F(IndexWalksTest, ATurnLooksAtABoundedPartOfTheIndex) {
   // The keys left after each turn show the amount of work of a turn.
   remove("^key 1", wire::Match::Kind::kRegex);
   std::uint64_t before = store().live_count();
-  while (!walks_.idle()) {
+  while (walks_.next_ns() != UINT64_MAX) {
     walks_.turn(UINT64_MAX);
     EXPECT_LE(before - store().live_count(), IndexWalks::kEntriesPerTurn);
     before = store().live_count();
@@ -143,7 +145,7 @@ TEST_F(IndexWalksTest, SeveralWalksTakeTurnsAndEndWithTheirNamespace) {
   walks_.turn(UINT64_MAX);
   EXPECT_FALSE(listed_ || removed_);
   walks_.forget(*tenant_);
-  EXPECT_TRUE(walks_.idle());
+  EXPECT_EQ(walks_.next_ns(), UINT64_MAX);
   EXPECT_TRUE(listed_ && removed_);
 }
 
@@ -177,7 +179,7 @@ TEST_F(IndexWalksTest, APatternThatIsNoneIsRefused) {
   turns();
   ASSERT_TRUE(removed_);
   EXPECT_EQ(removed_->error().code(), MC_INVALID_ARGUMENT);
-  EXPECT_TRUE(walks_.idle());
+  EXPECT_EQ(walks_.next_ns(), UINT64_MAX);
 }
 
 TEST_F(IndexWalksTest, MoreThanTheMostIsRefused) {

@@ -89,6 +89,17 @@ TEST(PeerMessages, EncodedMessagesDecodeToTheSameValues) {
   EXPECT_EQ(asked->keys, ask.keys);
 }
 
+TEST(PeerMessages, AnObjectOnADiskThatCannotBeReadIsNotHeldNow) {
+  AskAnswer message = place();
+  message.rows[1].unreadable = true;
+  const auto heard = decoded<AskAnswer>(encode_peer_message(message));
+  ASSERT_TRUE(heard);
+  EXPECT_TRUE(heard->rows[1].unreadable);
+  EXPECT_FALSE(heard->rows[1].held);
+  EXPECT_FALSE(heard->rows[0].unreadable);
+  EXPECT_TRUE(heard->rows[0].held);
+}
+
 TEST(PeerMessages, SmallObjectsComeWithTheirPlace) {
   AskAnswer message = place();
   message.rows = {held_row(0, 2, 3)};

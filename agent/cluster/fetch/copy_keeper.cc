@@ -490,6 +490,9 @@ void CopyKeeper::withdraw(const PublishItem& item, std::optional<Verdict> verdic
     const bool older = tenant->book().row(entry).version < item.version;
     if (verdict && older && !tenant->unannounced(entry)) tenant->drop(entry);
   }
+  if (LocalDisks* const disks = disks_of(tenants_); verdict && disks != nullptr) {
+    disks->drop(shared_name_of(item.hash), item.version - 1, {});
+  }
   const auto [begin, end] = copies_.equal_range(item.hash);
   const bool offered = std::any_of(begin, end, [&](const auto& each) {
     const Copy& other = *each.second;

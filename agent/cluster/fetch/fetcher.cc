@@ -47,54 +47,72 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
     RemoteRequest::Item& item = remote_request->items[i];
     if (!item.open) continue;
     // The object may have arrived since the client looked.
-    if (may_serve_own(tenant, item.key) &&
-        serve_locally(operations_, *remote_request, item, tenant)) {
-      continue;
-    }
-    const KeyHash name = tenant.name_of(item.key);
-    if (Fetch* const same = joinable_.find(name);
-        same != nullptr && same->tenant() == &tenant && may_join(*same)) {
-      ++counters_.joined;
-      same->readers.add(remote_request, i);
-      same->joined = true;
-      same->deadline_ns = std::max(same->deadline_ns, remote_request->deadline_ns);
-      reader_.update(same->read, same->deadline_ns, true);
-      operations_.wake(*same);
-      continue;
-    }
-    ++counters_.fetches;
-    Fetch& fetch = operations_.begin(std::make_unique<Fetch>(*this, name), &tenant);
-    fetch.object.tenant = &tenant;
-    fetch.object.name = name;
-    fetch.object.key = item.key;
-    fetch.begun_ns = operations_.now_ns();
-    fetch.deadline_ns = remote_request->deadline_ns;
-    fetch.readers.add(remote_request, i);
-    joinable_.add(fetch);
-    if (Location* const known = locator_.cached(name)) {
-      fetch.known = Known::kFromCache;
-      fetch.hot = ++known->uses >= kHotUses;
-      if (bytes_fit_answer(known->row, most_message_bytes_)) {
-        go_ask(fetch, {known->node});
-        continue;
-      }
-      fetch.object.from = *known;
-      fetch.try_until_ns =
-          std::min(fetch.deadline_ns, operations_.now_ns() + Locator::kMostLocateNs);
-      fetch.at = Step::kRead;
-    } else if (std::vector<MemberId> holders = locator_.known_holders(name); !holders.empty()) {
-      go_ask(fetch, std::move(holders));
-    }
+    const bool own = may_serve_own(tenant, item.key) &&
+                     (serve_locally(operations_, *remote_request, item, tenant) ||
+                      read_own_disks(remote_request, i, tenant));
+    if (!own) fetch(remote_request, i, tenant);
+  }
+}
+
+void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t number,
+                    ClusterTenant& tenant) {
+  const RemoteRequest::Item& item = remote_request->items[number];
+  const KeyHash name = tenant.name_of(item.key);
+  if (Fetch* const same = joinable_.find(name);
+      same != nullptr && same->tenant() == &tenant && may_join(*same)) {
+    ++counters_.joined;
+    same->readers.add(remote_request, number);
+    same->joined = true;
+    same->deadline_ns = std::max(same->deadline_ns, remote_request->deadline_ns);
+    reader_.update(same->read, same->deadline_ns, true);
+    operations_.wake(*same);
+    return;
+  }
+  ++counters_.fetches;
+  Fetch& fetch = operations_.begin(std::make_unique<Fetch>(*this, name), &tenant);
+  fetch.object.tenant = &tenant;
+  fetch.object.name = name;
+  fetch.object.key = item.key;
+  fetch.begun_ns = operations_.now_ns();
+  fetch.deadline_ns = remote_request->deadline_ns;
+  fetch.readers.add(remote_request, number);
+  joinable_.add(fetch);
+  if (Location* const known = locator_.cached(name)) {
+    fetch.known = Known::kFromCache;
+    fetch.hot = ++known->uses >= kHotUses;
+    if (bytes_fit_answer(known->row, most_message_bytes_)) return go_ask(fetch, {known->node});
+    fetch.object.from = *known;
+    fetch.try_until_ns = std::min(fetch.deadline_ns, operations_.now_ns() + Locator::kMostLocateNs);
+    fetch.at = Step::kRead;
+  } else if (std::vector<MemberId> holders = locator_.known_holders(name); !holders.empty()) {
+    go_ask(fetch, std::move(holders));
   }
 }
 
 void Fetcher::exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
-  for (RemoteRequest::Item& item : remote_request->items) {
-    if (item.open && may_serve_own(tenant, item.key)) {
-      serve_locally(operations_, *remote_request, item, tenant);
-    }
+  for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
+    RemoteRequest::Item& item = remote_request->items[i];
+    if (!item.open || !may_serve_own(tenant, item.key)) continue;
+    if (serve_locally(operations_, *remote_request, item, tenant)) continue;
+    read_own_disks(remote_request, i, tenant);
   }
   locator_.exists(remote_request, tenant);
+}
+
+// The disks settle the item, or call look_elsewhere(). Returns false if no disk has the object.
+bool Fetcher::read_own_disks(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item,
+                             const ClusterTenant& tenant) {
+  LocalDisks* const disks = tenant.disks();
+  const std::string& key = remote_request->items[item].key;
+  if (disks == nullptr || disks->version_of(tenant.shared_name(key)) == 0) return false;
+  disks->begin_item(remote_request, item, operations_.now_ns());
+  return true;
+}
+
+// A master was asked already about each item of a kExists that the disks have not settled at once.
+void Fetcher::look_elsewhere(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item,
+                             ClusterTenant& tenant) {
+  if (remote_request->kind == RemoteRequest::Kind::kFetch) fetch(remote_request, item, tenant);
 }
 
 bool Fetcher::may_serve_own(const ClusterTenant& tenant, std::string_view key) const {
@@ -253,7 +271,7 @@ void Fetcher::take_found(Fetch& fetch) {
   // The object was replaced meanwhile, so the holders that failed say nothing about these holders.
   if (fetch.located_version > before) fetch.known = Known::kFirst;
   if (!striped) {
-    go_ask(fetch, peers_.reading_order(fetch.name, found.holders));
+    go_ask(fetch, peers_.reading_order(fetch.name, found.holders, found.object.on_disk));
     guess_.learn(fetch.holders);
     if (!fetch.holders.empty() && fetch.holders.front() == fetch.guessed) {
       // The answer has come or is under way.

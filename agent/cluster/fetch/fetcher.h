@@ -41,6 +41,9 @@ class Fetcher {
 
   void fetch(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
   void exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
+  // The host's disks do not have the object of this kFetch or kExists.
+  void look_elsewhere(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item,
+                      ClusterTenant& tenant);
   // Copies of objects on this host.
   CopyKeeper& copies() { return keeper_; }
   // The namespace goes away. False: the transport may still write to the namespace's pool; the
@@ -78,6 +81,10 @@ class Fetcher {
 
   bool may_join(const Fetch& fetch) const;
   bool may_serve_own(const ClusterTenant& tenant, std::string_view key) const;
+  bool read_own_disks(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item,
+                      const ClusterTenant& tenant);
+  void fetch(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item,
+             ClusterTenant& tenant);
 
   void step(Fetch& fetch);
   void go_on(Fetch& fetch);

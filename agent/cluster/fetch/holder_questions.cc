@@ -120,7 +120,9 @@ void HolderQuestions::on_answer(MemberId from, AskAnswer&& message) {
     if (row.number >= ask->askers.size()) continue;
     const std::size_t number = row.number;
     HolderAnswer answer;
-    answer.what = row.held && region ? What::kPlace : What::kNotHeld;
+    answer.what = row.held && region ? What::kPlace
+                  : row.unreadable   ? What::kUnreached
+                                     : What::kNotHeld;
     answer.from = from;
     answer.region = region.value_or(0);
     answer.name_space = message.name_space;

@@ -21,7 +21,7 @@ struct HolderAnswer {
   enum class What : std::uint8_t {
     kPlace,      // the row says where the object lies
     kNotHeld,    // the holder does not have the object
-    kUnreached,  // the message did not reach the holder
+    kUnreached,  // the message did not reach the holder, or the holder cannot read its disk
     kNotSent,    // too many messages are in flight
     kSilent,     // the message reached the holder, and no answer has come for a while
   };

@@ -61,7 +61,9 @@ void WaitingReaders::serve_own(OperationTable& operations, const ClusterTenant& 
 }
 
 void WaitingReaders::fail(OperationTable& operations, mc_status status) {
-  for (const Waiter& waiter : std::exchange(waiters_, {})) waiter.settle(operations, status);
+  for (const Waiter& waiter : std::exchange(waiters_, {})) {
+    waiter.settle(operations, status == MC_NOT_FOUND ? waiter.its_item().otherwise : status);
+  }
 }
 
 void WaitingReaders::expire(OperationTable& operations, FetchCounters& counters) {

@@ -31,6 +31,12 @@ ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id) {
   return find_if(tenants, [&](const ClusterTenant& one) { return one.id() == id; });
 }
 
+LocalDisks* disks_of(const ClusterTenants& tenants) {
+  const ClusterTenant* const any =
+      find_if(tenants, [](const ClusterTenant& one) { return one.disks() != nullptr; });
+  return any == nullptr ? nullptr : any->disks();
+}
+
 ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
                              VersionClock& clock, std::unique_ptr<VersionBook> book,
                              ArrivalListener* listener)
@@ -139,21 +145,24 @@ bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
   return true;
 }
 
-void ClusterTenant::drop(std::uint32_t entry) {
-  if (const auto stripe = parse_stripe_key(store().index().key_of(entry))) {
-    if (const StripeSet* const set = stripes_.set_of(*stripe)) {
-      return drop_stripes(set->id, true);
-    }
-  }
+void ClusterTenant::drop(std::uint32_t entry, LocalDisks::Dropped done) {
+  const auto stripe = parse_stripe_key(store().index().key_of(entry));
+  const StripeSet* const set = stripe ? stripes_.set_of(*stripe) : nullptr;
   // The key's text belongs to the entry and would be freed with the entry, hence this copy.
   const std::string key(store().index().key_of(entry));
+  if (disks() != nullptr && !stripe) {
+    disks()->drop(shared_name(key), book_->row(entry).version, std::move(done));
+  } else if (done) {
+    done(true);
+  }
+  if (set != nullptr) return drop_stripes(set->id, true);
   store().remove(key, ObjectStore::Removal::kByCluster);
 }
 
 void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   VersionBook::Row row;
-  const bool copy = expected_version_ != 0;
-  if (listener_ != nullptr) listener_->on_arrival(*this, entry, !copy);
+  const bool is_put = expected_.version == 0;
+  if (listener_ != nullptr) listener_->on_arrival(*this, entry, is_put);
   if (const auto stripe = parse_stripe_key(order.key)) {
     row.version = stripe->put;
     row.unannounced = VersionBook::Unannounced::kStripe;
@@ -161,26 +170,45 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
     return stripes_.came(*stripe, entry);
   }
   // The replaced object may come from a host whose clock is ahead.
-  if (!copy && !changes_.empty()) {
+  if (is_put && !changes_.empty()) {
     const PublishItem& before = changes_.back().item;
-    const bool dropped = before.what == PublishItem::What::kDropped;
-    if (dropped && before.hash == name_of(order.key)) clock_.saw(before.version);
+    const bool gone = before.what == PublishItem::What::kDropped || before.on_disk;
+    if (gone && before.hash == name_of(order.key)) clock_.saw(before.version);
   }
-  row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
-  row.replicas = order.replicas;
   using Unannounced = VersionBook::Unannounced;
-  row.unannounced = copy           ? Unannounced::kNo
-                    : order.upsert ? Unannounced::kUpsert
-                                   : Unannounced::kPut;
-  if (!stripes_.empty() && (copy || order.upsert)) {
+  if (is_put) {
+    if (disks() != nullptr) put_replaces(shared_name(order.key), order.upsert);
+    row.version = clock_.next(wall_ns());
+    row.replicas = order.replicas;
+    row.unannounced = order.upsert ? Unannounced::kUpsert : Unannounced::kPut;
+  } else {
+    row.version = expected_.version;
+    row.replicas = expected_.from_disk ? expected_.replicas : order.replicas;
+    row.unannounced = expected_.unannounced;
+  }
+  const bool from_disk = std::exchange(expected_, {}).from_disk;
+  if (!stripes_.empty() && (!is_put || order.upsert)) {
     stripes_.replaced(name_of(order.key), row.version);
   }
+  // A copy replaces an earlier object on a disk. Puts and disks see to that themselves.
+  if (!is_put && !from_disk && disks() != nullptr) {
+    disks()->drop(shared_name(order.key), row.version - 1, {});
+  }
   // Without a row in the book the object has version 0 and only this host knows the object.
-  if (!book_->write(entry, row) || copy) return;
+  if (!book_->write(entry, row) || (!is_put && !from_disk)) return;
   Change change{item_of(entry), entry};
-  if (!order.upsert) change.item.what = PublishItem::What::kCreates;
+  if (row.unannounced == Unannounced::kPut) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
-  if (listener_ != nullptr) listener_->on_put(change.item);
+  if (is_put && listener_ != nullptr) listener_->on_put(change.item);
+}
+
+// The server removes the earlier object of the key from the disks. A create would yield to this host's own object,
+// if the master still knew it.
+void ClusterTenant::put_replaces(const SharedName& name, bool upsert) {
+  const std::uint64_t version = disks()->version_of(name);
+  if (version == 0) return;
+  clock_.saw(version);
+  if (!upsert) tell_dropped(name, version);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
@@ -193,10 +221,78 @@ void ClusterTenant::on_gone(std::uint32_t entry) {
   if (const auto stripe = parse_stripe_key(store().index().key_of(entry))) {
     return stripes_.left(*stripe, entry);
   }
-  if (book_->row(entry).version == 0) return;
+  const VersionBook::Row row = book_->row(entry);
+  if (row.version == 0) return;
   Change change{item_of(entry), entry};
+  change.item.on_disk =
+      disks() != nullptr && disks()->version_of(shared_name_of(change.item.hash)) == row.version;
+  if (!change.item.on_disk) {
+    change.item.what = PublishItem::What::kDropped;
+  } else if (row.unannounced == VersionBook::Unannounced::kPut) {
+    change.item.what = PublishItem::What::kCreates;
+  }
+  changes_.push_back(change);
+}
+
+// ---- Disks --------------------------------------------------------------------------------------
+
+PublishItem ClusterTenant::item_of(const SharedObject& object) const {
+  PublishItem item;
+  item.hash = {object.name.hi, object.name.lo};
+  item.version = object.version;
+  item.bytes = object.length;
+  item.attributes.replicas = object.replicas;
+  item.on_disk = true;
+  return item;
+}
+
+SharedObject ClusterTenant::describe(std::uint32_t entry) const {
+  const VersionBook::Row row = book_->row(entry);
+  const std::string_view key = store().index().key_of(entry);
+  SharedObject object;
+  object.name = shared_name(key);
+  object.length = store().index().entry(entry).length.load_relaxed();
+  if (parse_stripe_key(key)) return object;
+  object.version = row.version;
+  object.replicas = std::clamp<std::uint8_t>(row.replicas, 1, metadata::kMaxReplicas);
+  object.unannounced = static_cast<SharedObject::Unannounced>(row.unannounced);
+  return object;
+}
+
+void ClusterTenant::expect_from_disk(const SharedObject* object) {
+  expected_ = {};
+  if (object == nullptr) return;
+  expected_ = {.version = object->version,
+               .from_disk = true,
+               .replicas = object->replicas,
+               .unannounced = static_cast<VersionBook::Unannounced>(object->unannounced)};
+}
+
+void ClusterTenant::left_disks(const SharedName& name, std::uint64_t version) {
+  const std::uint32_t entry = find(name);
+  if (entry != kNoEntry && book_->row(entry).version == version) return;
+  // The pool may have had the object, and sent it to a disk again.
+  if (disks()->version_of(name) != version) tell_dropped(name, version);
+}
+
+void ClusterTenant::leave_pool(const SharedName& name, std::uint64_t up_to_version) {
+  const std::uint32_t entry = find(name);
+  if (entry == kNoEntry || book_->row(entry).version > up_to_version) return;
+  const std::string key(store().index().key_of(entry));
+  store().remove(key, ObjectStore::Removal::kByCluster);
+}
+
+void ClusterTenant::tell_dropped(const SharedName& name, std::uint64_t version) {
+  Change change;
+  change.item.hash = {name.hi, name.lo};
+  change.item.version = version;
   change.item.what = PublishItem::What::kDropped;
   changes_.push_back(change);
+}
+
+void ClusterTenant::look_elsewhere(const std::shared_ptr<RemoteRequest>& request,
+                                   std::size_t item) {
+  if (listener_ != nullptr) listener_->on_not_on_disks(*this, request, item);
 }
 
 // ---- Stripes ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 //
 // A namespace as a member of the cluster. The class keeps the names and versions of the
 //   objects, and the changes since the master was last told. The class checks peers' reads of the
-//   pool.
+//   pool, and knows which evicted objects are on the host's disks.
 // Threads: The agent's loop.
 // Owns: The book of versions, and the pins of objects that peers are reading.
 // Trusts: No request of a peer. Generations and ranges are compared with the entry.
@@ -19,6 +19,7 @@
 #include "agent/cluster/namespace/stripe_table.h"
 #include "agent/cluster/peer/peer_messages.h"
 #include "agent/pool/version_book.h"
+#include "agent/server/local_disks.h"
 #include "agent/server/tenant.h"
 #include "metadata/directory/directory_types.h"
 #include "transport/region.h"
@@ -54,6 +55,10 @@ using ClusterTenants = std::vector<std::unique_ptr<ClusterTenant>>;
 ClusterTenant* find_tenant(const ClusterTenants& tenants, const Tenant& tenant);
 ClusterTenant* find_tenant(const ClusterTenants& tenants, std::string_view name);
 ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id);
+// Null: no namespace uses disks.
+LocalDisks* disks_of(const ClusterTenants& tenants);
+
+inline SharedName shared_name_of(const metadata::KeyHash& name) { return {name.hi, name.lo}; }
 
 struct Change {
   metadata::PublishItem item;
@@ -68,9 +73,14 @@ class ArrivalListener {
   virtual void on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) = 0;
   // A client of this host has put an object. Stripes are no objects.
   virtual void on_put(const metadata::PublishItem& put) = 0;
+  // The host's disks do not have the object of this kFetch or kExists.
+  virtual void on_not_on_disks(ClusterTenant& tenant, const std::shared_ptr<RemoteRequest>& request,
+                               std::size_t item) = 0;
 };
 
-class ClusterTenant final : public StoreListener, public transport::RegionGuard {
+class ClusterTenant final : public StoreListener,
+                            public SharedObjects,
+                            public transport::RegionGuard {
  public:
   ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
                 VersionClock& clock, std::unique_ptr<VersionBook> book,
@@ -79,7 +89,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
   ObjectStore& store() const { return *tenant_->store; }
   VersionBook& book() { return *book_; }
-  std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
+  std::uint64_t id() const override { return id_; }  // names the namespace to peers; not 0
   metadata::KeyHash name_of(std::string_view key) const;
   // Finds the object with that name; kNoEntry if there is none.
   std::uint32_t find(const metadata::KeyHash& name) const;
@@ -103,7 +113,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;
 
   // The next published object is a copy of this version. The master knows the object already.
-  void expect_copy(std::uint64_t version) { expected_version_ = version; }
+  void expect_copy(std::uint64_t version) { expected_ = {.version = version}; }
   // Identifies the current content of the entry. A peer's read must carry this generation.
   std::uint64_t generation_of(std::uint32_t entry) const;
   // Gives a live object another version. False: no memory.
@@ -113,8 +123,27 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   bool unannounced(std::uint32_t entry) const;
   // Sets the wanted number of holders and announces the change to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
-  // If the entry is a stripe, drops all stripes of the part.
-  void drop(std::uint32_t entry);
+  // From pool and disks. If the entry is a stripe, drops all stripes of the part. done: as of LocalDisks::drop().
+  void drop(std::uint32_t entry, LocalDisks::Dropped done = {});
+
+  // ---- Disks
+  void set_disks(LocalDisks* disks) { disks_ = disks; }
+  // Null: evicted objects of this namespace leave the host.
+  LocalDisks* disks() const { return tenant_->on_disks ? disks_ : nullptr; }
+  metadata::PublishItem item_of(const SharedObject& object) const;  // on a disk
+  // No object of this host has a later version.
+  std::uint64_t latest_version() const { return clock_.latest(wall_ns()); }
+  SharedName shared_name(std::string_view key) const override {
+    return shared_name_of(name_of(key));
+  }
+  std::uint32_t find(const SharedName& name) const override {
+    return find(metadata::KeyHash{name.hi, name.lo});
+  }
+  SharedObject describe(std::uint32_t entry) const override;
+  void expect_from_disk(const SharedObject* object) override;
+  void left_disks(const SharedName& name, std::uint64_t version) override;
+  void leave_pool(const SharedName& name, std::uint64_t up_to_version) override;
+  void look_elsewhere(const std::shared_ptr<RemoteRequest>& request, std::size_t item) override;
 
   // Changes since the list was last emptied, in order.
   std::vector<Change>& changes() { return changes_; }
@@ -134,6 +163,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
  private:
   PlaceRow place_of(std::uint32_t entry, std::uint64_t length) const;
   void adopt_stripes();
+  void put_replaces(const SharedName& name, bool upsert);
+  void tell_dropped(const SharedName& name, std::uint64_t version);
 
   std::shared_ptr<Tenant> tenant_;
   const metadata::KeyHasher& hasher_;
@@ -141,7 +172,15 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::unique_ptr<VersionBook> book_;
   ArrivalListener* const listener_;  // may be null
   std::uint64_t id_;
-  std::uint64_t expected_version_ = 0;
+  // The next published object is not a put of this host. version 0: it is one.
+  struct Expected {
+    std::uint64_t version = 0;
+    bool from_disk = false;  // else a copy
+    std::uint8_t replicas = 1;
+    VersionBook::Unannounced unannounced = VersionBook::Unannounced::kNo;
+  };
+  Expected expected_;
+  LocalDisks* disks_ = nullptr;
   std::vector<Change> changes_;
   StripeTable stripes_;
   std::unordered_map<std::uint64_t, std::uint64_t> pins_;  // ticket to generation

@@ -31,7 +31,7 @@ class IndexWalks::Walk {
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
-  enum class Next { kMore, kWaits, kOver };
+  enum class Next { kMore, kWaits, kWaitsForDisks, kOver };
 
   // False: the walk visits no further entry in this turn.
   virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
@@ -76,10 +76,13 @@ class IndexWalks::Walk {
   ClusterTenant& tenant_;
   const wire::Match match_;
 
+  bool is_of_partition(const metadata::KeyHash& name) const {
+    return metadata::partition_of(name, partition_.of) == partition_.number;
+  }
+
  private:
   bool is_of_partition(std::string_view key) const {
-    return partition_.of == 1 ||
-           metadata::partition_of(tenant_.name_of(key), partition_.of) == partition_.number;
+    return partition_.of == 1 || is_of_partition(tenant_.name_of(key));
   }
 
   const Partition partition_;
@@ -149,6 +152,25 @@ class IndexWalks::Removal : public Walk {
     if (key.starts_with(match_.pattern)) remove(entry);
     return true;
   }
+  // The keys of objects on disks are not in memory. So all objects of the namespace leave the disks, whether
+  // their keys match or not.
+  Next after_entries() override {
+    LocalDisks* const disks = tenant_.disks();
+    if (disks == nullptr) return Next::kOver;
+    if (disks->recovering() || drops_->open >= kMostDrops) return Next::kWaitsForDisks;
+    if (disk_position_) {
+      std::vector<SharedObject> objects;
+      disk_position_ =
+          disks->walk(*tenant_.tenant(), *disk_position_, [&](const SharedObject& object) {
+            if (is_of_partition({object.name.hi, object.name.lo})) objects.push_back(object);
+          });
+      for (const SharedObject& object : objects) drop(*disks, object);
+      return Next::kMore;
+    }
+    if (drops_->open > 0) return Next::kWaitsForDisks;
+    if (!drops_->durable) failure_ = {MC_DISK_AWAY, "a disk that failed may bring objects back"};
+    return Next::kOver;
+  }
   void finish() override {
     if (failure_.ok()) {
       reply_(answer_);
@@ -160,14 +182,37 @@ class IndexWalks::Removal : public Walk {
 
  protected:
   void remove(std::uint32_t entry) {
-    tenant_.drop(entry);
+    ++drops_->open;
+    tenant_.drop(entry, ended());
     ++answer_.removed;
   }
   Status failure_;
 
  private:
+  static constexpr std::size_t kMostDrops = 8192;  // at once
+  struct Drops {
+    std::size_t open = 0;
+    bool durable = true;
+  };
+
+  LocalDisks::Dropped ended() const {
+    return [drops = drops_](bool durable) {
+      --drops->open;
+      drops->durable &= durable;
+    };
+  }
+  void drop(LocalDisks& disks, const SharedObject& object) {
+    ++drops_->open;
+    disks.drop(object.name, object.version, ended());
+    // The pool has told already if it had the same object.
+    tenant_.left_disks(object.name, object.version);
+    ++answer_.removed;
+  }
+
   Reply<wire::RemoveMatchingAnswer> reply_;
   wire::RemoveMatchingAnswer answer_;
+  std::optional<std::uint64_t> disk_position_ = 0;  // nothing: the walk over the disks is over
+  const std::shared_ptr<Drops> drops_ = std::make_shared<Drops>();
 };
 
 class IndexWalks::RegexRemoval final : public Removal {
@@ -206,7 +251,9 @@ class IndexWalks::RegexRemoval final : public Removal {
     batch_ = new_batch();
     return std::nullopt;
   }
-  Next after_entries() override { return candidates_.empty() ? Next::kOver : submit(); }
+  Next after_entries() override {
+    return candidates_.empty() ? Removal::after_entries() : submit();
+  }
 
  private:
   struct Candidate {
@@ -309,8 +356,11 @@ void IndexWalks::turn(std::uint64_t now_ns) {
     walks_.pop_front();
   }
   waiting_ = next == Walk::Next::kWaits ? waiting_ + 1 : 0;
-  next_turn_ns_ =
-      mc::now_ns() + (waiting_ > 0 && waiting_ >= walks_.size() ? kMatchPauseNs : kPauseNs);
+  resting_ = next == Walk::Next::kWaitsForDisks ? resting_ + 1 : 0;
+  const auto all = [this](std::size_t turns) { return turns > 0 && turns >= walks_.size(); };
+  next_turn_ns_ = mc::now_ns() + (all(resting_)   ? kDiskPauseNs
+                                  : all(waiting_) ? kMatchPauseNs
+                                                  : kPauseNs);
 }
 
 }  // namespace mc::agent

@@ -39,6 +39,7 @@ class IndexWalks {
   static constexpr std::uint64_t kPauseNs = 10'000;
   static constexpr std::uint64_t kMatchPauseNs =
       200'000;  // while all walks wait for the KeyMatcher
+  static constexpr std::uint64_t kDiskPauseNs = 2'000'000;  // while all walks wait for disks
 
   IndexWalks();
   ~IndexWalks();
@@ -59,7 +60,11 @@ class IndexWalks {
 
   // Does a bounded part of one walk, if a walk is due.
   void turn(std::uint64_t now_ns);
-  bool idle() const { return walks_.empty(); }
+  // When turn() has work; UINT64_MAX: never.
+  std::uint64_t next_ns() const {
+    if (walks_.empty()) return UINT64_MAX;
+    return resting_ >= walks_.size() ? next_turn_ns_ : 0;
+  }
 
  private:
   class Walk;
@@ -74,6 +79,7 @@ class IndexWalks {
   KeyMatcher matcher_;
   std::deque<std::unique_ptr<Walk>> walks_;  // the front has the next turn
   std::size_t waiting_ = 0;  // the last turns in a row that waited for the KeyMatcher
+  std::size_t resting_ = 0;  // the last turns in a row that waited for disks
   std::uint64_t next_turn_ns_ = 0;
 };
 

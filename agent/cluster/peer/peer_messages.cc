@@ -29,7 +29,7 @@ constexpr std::uint64_t kMaxRegionBytes = 1024;
 
 struct RowHead {
   std::uint16_t number;
-  std::uint8_t held;  // 0 no, 1 yes, 2 yes, with the bytes
+  std::uint8_t held;  // 0 no, 1 yes, 2 yes, with the bytes, 3 on a disk that cannot be read
   std::uint8_t extent_count;
   std::uint16_t key_bytes;
   std::uint8_t pin;
@@ -106,7 +106,8 @@ std::uint8_t bit(bool is_set, std::uint8_t flag) { return is_set ? flag : std::u
 
 void encode_row(const PlaceRow& row, Writer& out) {
   const RowHead head{row.number,
-                     static_cast<std::uint8_t>(!row.held           ? 0
+                     static_cast<std::uint8_t>(row.unreadable      ? 3
+                                               : !row.held         ? 0
                                                : row.bytes.empty() ? 1
                                                                    : 2),
                      static_cast<std::uint8_t>(row.extents.size()),
@@ -128,8 +129,9 @@ bool decode_row(Reader& reader, PlaceRow& row) {
   RowHead head{};
   if (!reader.take(head)) return false;
   row.number = head.number;
-  row.held = head.held != 0;
-  if (head.held > 2 || head.number >= kMaxAskKeys) return false;
+  row.held = head.held == 1 || head.held == 2;
+  row.unreadable = head.held == 3;
+  if (head.held > 3 || head.number >= kMaxAskKeys) return false;
   if (!row.held) return head.extent_count == 0 && head.key_bytes == 0;
   const bool sound = head.length >= 1 && head.length <= MC_MAX_OBJECT_BYTES &&
                      head.extent_count >= 1 && head.extent_count <= MC_MAX_EXTENTS &&

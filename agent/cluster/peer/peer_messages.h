@@ -29,6 +29,7 @@ inline constexpr std::size_t kMaxAskKeys = 128;
 struct PlaceRow {
   std::uint16_t number = 0;  // position of the key in the question
   bool held = false;
+  bool unreadable = false;  // not held now: the object is on a disk that cannot be read
   std::uint64_t version = 0;
   std::uint64_t length = 0;
   std::uint64_t generation = 0;

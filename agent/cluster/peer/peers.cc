@@ -84,12 +84,15 @@ bool Peers::send(transport::PeerId peer, std::vector<std::byte> bytes, std::uint
 }
 
 std::vector<MemberId> Peers::reading_order(const metadata::KeyHash& name,
-                                           std::span<const MemberId> holders) const {
+                                           std::span<const MemberId> holders,
+                                           std::uint32_t on_disk) const {
   std::vector<metadata::NodeView> views;
-  for (const MemberId node : holders) {
+  for (std::size_t i = 0; i < holders.size(); ++i) {
+    const MemberId node = holders[i];
     if (node == self_) continue;
     metadata::NodeView view;
     view.node = node;
+    view.on_disk = i < metadata::kMaxHolders && (on_disk >> i & 1) != 0;
     if (const metadata::wire::MemberInfo* const member = find(node)) {
       view.host = member->descriptor.host;
       view.zone = member->descriptor.zone;

@@ -42,9 +42,11 @@ class Peers {
   // Imports a region that the node described. The same text gives the same id.
   std::optional<transport::RemoteRegionId> region_of(MemberId node,
                                                      std::span<const std::byte> text);
-  // Orders holders for reading. Leaves this node out and puts unreachable nodes last.
+  // Orders holders for reading. Leaves this node out and puts unreachable nodes last. on_disk: a bit for each holder
+  // that has the object on a disk only.
   std::vector<MemberId> reading_order(const metadata::KeyHash& name,
-                                      std::span<const MemberId> holders) const;
+                                      std::span<const MemberId> holders,
+                                      std::uint32_t on_disk = 0) const;
 
   // Sends a short message. False: the node is no member, or there is no room now. The completion
   // event carries the cookie; pass the event's operation to sent().

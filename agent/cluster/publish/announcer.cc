@@ -21,6 +21,7 @@ constexpr unsigned kMaxRetries = 6;
 // Of kLaterNs each. The sealing of stripes takes no longer (striper.cc, kSealNs).
 constexpr unsigned kMostWaits = 3;
 constexpr std::uint32_t kReportScan = 65536;
+constexpr unsigned kMostDiskSteps = 64;  // of a walk over the disks, at once
 
 }  // namespace
 
@@ -28,12 +29,56 @@ bool Announcer::known(const ClusterTenant* tenant) const {
   return std::ranges::any_of(tenants_, [&](const auto& one) { return one.get() == tenant; });
 }
 
-bool Announcer::holds(const Sent& sent) const {
-  if (!known(sent.tenant)) return false;
+// The entry of that very version in the pool, or kNoEntry.
+std::uint32_t Announcer::entry_of(const Sent& sent) const {
+  if (!known(sent.tenant)) return kNoEntry;
+  const PublishItem& item = sent.change.item;
   ObjectIndex& index = sent.tenant->store().index();
-  return shm::state_of(index.entry(sent.change.entry).version.load_relaxed()) ==
-             shm::EntryState::kLive &&
-         sent.tenant->book().row(sent.change.entry).version == sent.change.item.version;
+  const auto has = [&](std::uint32_t entry) {
+    return entry < index.entry_count() &&
+           shm::state_of(index.entry(entry).version.load_relaxed()) == shm::EntryState::kLive &&
+           sent.tenant->book().row(entry).version == item.version;
+  };
+  if (has(sent.change.entry)) return sent.change.entry;
+  // The object may have left for a disk, and come back.
+  if (sent.tenant->disks() == nullptr || item.attributes.striped) return kNoEntry;
+  const std::uint32_t entry = sent.tenant->find(item.hash);
+  return has(entry) ? entry : kNoEntry;
+}
+
+bool Announcer::on_disk(const PublishItem& item) const {
+  const LocalDisks* const disks = disks_of(tenants_);
+  return disks != nullptr && !item.attributes.striped &&
+         disks->version_of(shared_name_of(item.hash)) == item.version;
+}
+
+void Announcer::drop(const Sent& sent) {
+  const PublishItem& item = sent.change.item;
+  if (const std::uint32_t entry = entry_of(sent); entry != kNoEntry) {
+    sent.tenant->drop(entry);
+  } else if (on_disk(item)) {
+    disks_of(tenants_)->drop(shared_name_of(item.hash), item.version, {});
+  }
+}
+
+// A master has accepted the object.
+void Announcer::told(const Sent& sent) {
+  const PublishItem& item = sent.change.item;
+  const std::uint32_t entry = entry_of(sent);
+  if (entry == kNoEntry) {
+    if (on_disk(item)) disks_of(tenants_)->announced(shared_name_of(item.hash), item.version);
+  } else if (sent.tenant->unannounced(entry)) {
+    sent.tenant->told(entry);
+    sent.tenant->stripes().replaced(item.hash, item.version);
+  }
+}
+
+// The object may have moved between pool and disk meanwhile.
+void Announcer::queue_again(MasterStream& stream, Sent sent) const {
+  const bool pooled = entry_of(sent) != kNoEntry;
+  if (!pooled && !on_disk(sent.change.item)) return;
+  sent.change.item.on_disk = !pooled;
+  stream.queue.push_back(sent);
 }
 
 void Announcer::begin_streams() {
@@ -97,9 +142,7 @@ void Announcer::look(MasterStream& stream) {
   stream.was_ready = ready;
   if (!ready || stream.reported.empty()) return;
   // Refused puts have another version by now, or are gone.
-  for (const Sent& sent : stream.reported) {
-    if (holds(sent)) sent.tenant->told(sent.change.entry);
-  }
+  for (const Sent& sent : stream.reported) told(sent);
   stream.reported.clear();
 }
 
@@ -130,9 +173,7 @@ void Announcer::flush(MasterStream& stream) {
     return;
   }
   if (!stream.later.empty() && now_ns_ >= stream.next_later_ns) {
-    for (Sent& sent : stream.later) {
-      if (holds(sent)) stream.queue.push_back(sent);
-    }
+    for (const Sent& sent : stream.later) queue_again(stream, sent);
     stream.later.clear();
   }
   while (!stream.queue.empty() && stream.in_flight < kMaxInFlight) send(streams_[stream.partition]);
@@ -168,8 +209,11 @@ void Announcer::send(const std::shared_ptr<MasterStream>& stream) {
           if (!port_of(*of).ready()) continue;
           Sent& again = (*batch)[i];
           again.late = true;
-          const bool dropped = again.change.item.what == PublishItem::What::kDropped;
-          if (dropped || holds(again)) of->queue.push_back(again);
+          if (again.change.item.what == PublishItem::What::kDropped) {
+            of->queue.push_back(again);
+          } else {
+            queue_again(*of, again);
+          }
         }
       });
 }
@@ -181,10 +225,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
     case Verdict::kAccepted:
     case Verdict::kNotHeld:
       stream.retries.erase(item.version);
-      if (holds(sent) && sent.tenant->unannounced(sent.change.entry)) {
-        sent.tenant->told(sent.change.entry);
-        sent.tenant->stripes().replaced(item.hash, item.version);
-      }
+      told(sent);
       settle(stream, item.version, MC_OK);
       return;
     case Verdict::kFull:
@@ -200,7 +241,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
     case Verdict::kStale:
       if (item.yields() || sent.late) {
         // The put succeeds and changes nothing: another host has the key, or a later version.
-        if (holds(sent)) sent.tenant->drop(sent.change.entry);
+        drop(sent);
         settle(stream, item.version, MC_OK);
         return;
       }
@@ -208,9 +249,11 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
     case Verdict::kBehind:
     case Verdict::kUncertain:
       // The put is younger than the refusing version, but this host's clock is behind.
-      if (holds(sent) && sent.tenant->unannounced(sent.change.entry) &&
+      // The record on a disk would keep the refused version, and its mark may be older than the verdict.
+      if (const std::uint32_t entry = entry_of(sent);
+          entry != kNoEntry && sent.tenant->unannounced(entry) && !on_disk(item) &&
           stream.retries[item.version] < kMaxRetries) {
-        announce_anew(stream, sent);
+        announce_anew(stream, sent, entry);
         return;
       }
       [[fallthrough]];
@@ -218,7 +261,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
     case Verdict::kHoldersFull:
     case Verdict::kInvalid:
       ++counters_.refused;
-      if (holds(sent)) sent.tenant->drop(sent.change.entry);
+      drop(sent);
       settle(stream, item.version, MC_NOT_FOUND);
       return;
   }
@@ -232,7 +275,7 @@ void Announcer::wait_once(MasterStream& stream, Sent& sent) {
   sent.change.item.what = PublishItem::What::kCreates;
 }
 
-void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
+void Announcer::announce_anew(MasterStream& stream, const Sent& sent, std::uint32_t entry) {
   const std::uint64_t old = sent.change.item.version;
   const unsigned tries = stream.retries[old];
   stream.retries.erase(old);
@@ -242,12 +285,14 @@ void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
   const std::uint64_t version = clock_.next(0);
   ++counters_.retried;
   stream.retries[version] = tries + 1;
-  if (!sent.tenant->set_version(sent.change.entry, version)) return;
+  if (!sent.tenant->set_version(entry, version)) return;
   if (const auto waiter = stream.waiters.extract(old)) {
     stream.waiters[version] = waiter.mapped();
   }
   Sent again = sent;
   again.change.item.version = version;
+  again.change.item.on_disk = false;
+  again.change.entry = entry;
   say(stream, again);
 }
 
@@ -280,6 +325,7 @@ void Announcer::withdraw(const PublishItem& item) {
   for (ClusterTenant* const tenant : tenants_of(item)) {
     if (tenant->book().row(tenant->find(item.hash)).version == item.version) return;
   }
+  if (on_disk(item)) return;
   Change change{item, 0};
   change.item.what = PublishItem::What::kDropped;
   say(stream_of(item.hash), {nullptr, change});
@@ -287,13 +333,14 @@ void Announcer::withdraw(const PublishItem& item) {
 
 // ---- Reports ------------------------------------------------------------------------------------
 
-void Announcer::next_report(std::uint32_t partition, bool first, std::vector<PublishItem>& items) {
+bool Announcer::next_report(std::uint32_t partition, bool first, std::vector<PublishItem>& items) {
   MasterStream& stream = *streams_[partition];
   if (first) {
     // Changes of other partitions must still be announced.
     sort_changes();
     stream.report_tenant = 0;
     stream.report_cursor = 0;
+    stream.report_disks = false;
     stream.reporting = true;
     // The old link was lost before this report. flush() must not read that loss as the loss of this
     // link.
@@ -304,14 +351,25 @@ void Announcer::next_report(std::uint32_t partition, bool first, std::vector<Pub
     stream.reported.clear();
   }
   items.clear();
+  unsigned steps = 0;
   while (stream.report_tenant < tenants_.size() && items.empty()) {
     ClusterTenant& tenant = *tenants_[stream.report_tenant];
-    name_entries(stream, tenant, items);
-    if (stream.report_cursor >= tenant.store().index().entry_count()) {
+    if (!stream.report_disks) {
+      name_entries(stream, tenant, items);
+      if (stream.report_cursor < tenant.store().index().entry_count()) continue;
+      stream.report_disks = true;
+    } else {
+      const LocalDisks* const disks = tenant.disks();
+      // After a start, the report waits for the disks' objects. Refused objects leave the disks in between.
+      const bool ready = disks == nullptr || (!disks->recovering() && disks->may_forget(1));
+      if (!ready || ++steps > kMostDiskSteps) return false;
+      if (name_disk_objects(stream, tenant, items)) continue;
+      stream.report_disks = false;
       ++stream.report_tenant;
-      stream.report_cursor = 0;
     }
+    stream.report_cursor = 0;
   }
+  return true;
 }
 
 bool Announcer::is_of(const MasterStream& stream, const ClusterTenant& tenant,
@@ -342,24 +400,55 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
     if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
       continue;
     }
-    const VersionBook::Unannounced unannounced = tenant.book().row(entry).unannounced;
-    if (unannounced != VersionBook::Unannounced::kPut) {
-      items.push_back(tenant.item_of(entry));
-      if (unannounced == VersionBook::Unannounced::kUpsert) {
-        stream.reported.push_back({&tenant, {items.back(), entry}});
-      }
-      continue;
-    }
-    // An unannounced put is no holder yet. If the report named the put, the put would replace other
-    // hosts' objects. The announcement follows after the report.
-    Change change{tenant.item_of(entry), entry};
-    change.item.what = PublishItem::What::kCreated;
-    tenant.changes().push_back(change);
+    name(stream, tenant, {tenant.item_of(entry), entry}, tenant.book().row(entry).unannounced,
+         items);
   }
+}
+
+void Announcer::name(MasterStream& stream, ClusterTenant& tenant, const Change& change,
+                     VersionBook::Unannounced unannounced, std::vector<PublishItem>& items) {
+  if (unannounced != VersionBook::Unannounced::kPut) {
+    items.push_back(change.item);
+    if (unannounced == VersionBook::Unannounced::kUpsert) {
+      stream.reported.push_back({&tenant, change});
+    }
+    return;
+  }
+  // An unannounced put is no holder yet. If the report named the put, the put would replace other
+  // hosts' objects. The announcement follows after the report.
+  Change later = change;
+  later.item.what = PublishItem::What::kCreated;
+  tenant.changes().push_back(later);
+}
+
+// Names a bounded part of a namespace's objects that are on disks only. Returns false at the end.
+bool Announcer::name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
+                                  std::vector<PublishItem>& items) {
+  if (tenant.disks() == nullptr) return false;
+  const auto next =
+      tenant.disks()->walk(*tenant.tenant(), stream.report_cursor, [&](const SharedObject& object) {
+        clock_.saw(object.version);
+        const PublishItem item = tenant.item_of(object);
+        if (masters_.partition_of(item.hash) != stream.partition) return;
+        const std::uint32_t entry = tenant.find(item.hash);
+        if (entry == kNoEntry) {
+          name(stream, tenant, {item, kNoEntry},
+               static_cast<VersionBook::Unannounced>(object.unannounced), items);
+        } else if (const auto row = tenant.book().row(entry); row.version == object.version) {
+          // The object may have come into the pool since the walk over the pool.
+          name(stream, tenant, {tenant.item_of(entry), entry}, row.unannounced, items);
+        }
+      });
+  stream.report_cursor = next.value_or(0);
+  return next.has_value();
 }
 
 void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   if (verdict == Verdict::kAccepted || verdict == Verdict::kFull) return;
+  if (item.on_disk && on_disk(item)) {
+    ++counters_.refused;
+    disks_of(tenants_)->drop(shared_name_of(item.hash), item.version, {});
+  }
   for (const auto& tenant : tenants_) {
     if (item.attributes.striped) {
       for (const StripeSet* const set : tenant->stripes().sealed(item.hash, item.version)) {

@@ -57,7 +57,8 @@ class Announcer {
   std::vector<ClusterTenant*> tenants_of(const metadata::PublishItem& item) const;
   void flush(std::uint64_t now_ns);
 
-  void next_report(std::uint32_t partition, bool first, std::vector<metadata::PublishItem>& items);
+  // See metadata::AgentSide.
+  bool next_report(std::uint32_t partition, bool first, std::vector<metadata::PublishItem>& items);
   void on_verdict(const metadata::PublishItem& item, metadata::Verdict verdict);
 
   const AnnouncerCounters& counters() const { return counters_; }
@@ -89,6 +90,7 @@ class Announcer {
     bool reporting = false;      // a report has begun; changes must be kept
     std::size_t report_tenant = 0;
     std::uint64_t report_cursor = 0;
+    bool report_disks = false;  // the pool of the tenant is named
   };
 
   MasterStream& stream_of(const metadata::KeyHash& name) const {
@@ -104,14 +106,22 @@ class Announcer {
   void flush(MasterStream& stream);
   void send(const std::shared_ptr<MasterStream>& stream);
   void judge(MasterStream& stream, const Sent& sent, metadata::Verdict verdict);
-  void announce_anew(MasterStream& stream, const Sent& sent);
+  void announce_anew(MasterStream& stream, const Sent& sent, std::uint32_t entry);
   static void wait_once(MasterStream& stream, Sent& sent);
   void settle(MasterStream& stream, std::uint64_t version, mc_status status);
   void settle_all(MasterStream& stream);
   void name_entries(MasterStream& stream, ClusterTenant& tenant,
                     std::vector<metadata::PublishItem>& items);
+  bool name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
+                         std::vector<metadata::PublishItem>& items);
+  void name(MasterStream& stream, ClusterTenant& tenant, const Change& change,
+            VersionBook::Unannounced unannounced, std::vector<metadata::PublishItem>& items);
   bool is_of(const MasterStream& stream, const ClusterTenant& tenant, std::uint32_t entry) const;
-  bool holds(const Sent& sent) const;
+  std::uint32_t entry_of(const Sent& sent) const;
+  bool on_disk(const metadata::PublishItem& item) const;
+  void drop(const Sent& sent);
+  void told(const Sent& sent);
+  void queue_again(MasterStream& stream, Sent sent) const;
   bool known(const ClusterTenant* tenant) const;
 
   OperationTable& operations_;

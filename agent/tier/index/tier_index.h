@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "agent/tier/layout/layout.h"
+#include "mc/limits.h"
 
 namespace mc::tier {
 
@@ -30,24 +31,31 @@ inline constexpr std::uint32_t kMaxEntries = (1u << 28) - 2;
 
 struct TierEntry {
   std::uint64_t hash = 0;  // TierKey
-  std::uint32_t more = 0;
+  std::uint64_t more = 0;
+  std::uint64_t version = 0;  // of the object, for the caller
   Place place;
-  std::uint32_t length = 0;          // bytes of the object
-  std::uint64_t version = 0;         // of the object, for the caller
-  std::uint32_t namespace_hash = 0;  // the lower half of the namespace's id
-  std::uint16_t key_bytes = 0;
-  std::uint8_t uses = 0;   // reads since the record was written, at most 255
-  std::uint8_t flags = 0;  // kEntryDamaged
+  std::uint32_t length = 0;  // bytes of the object
+  std::uint32_t key_bytes : 11 = 0;
+  std::uint32_t uses : 5 = 0;        // reads since the record was written, at most kMostUses
+  std::uint32_t flags : 2 = 0;       // kEntryDamaged, kEntryRefused
+  std::uint32_t marks : 6 = 0;       // for the caller
+  std::uint32_t name_space : 8 = 0;  // Catalog::namespace_of()
 
   TierKey key() const { return {.hash = hash, .more = more}; }
+  std::uint64_t record_bytes() const {
+    const RecordHeader shape{.key_bytes = static_cast<std::uint16_t>(key_bytes), .length = length};
+    return shape.record_bytes();
+  }
 };
 static_assert(sizeof(TierEntry) == 40);
+static_assert(kMarkBits == 6 && MC_MAX_KEY_BYTES < 1u << 11);
+inline constexpr std::uint32_t kMostUses = 31;
 
 // TierEntry::flags. A read found damaged bytes. The object cannot be read, and the record stays known
 // until its segment is cleaned: a removal must still be written.
-inline constexpr std::uint8_t kEntryDamaged = 1;
+inline constexpr std::uint32_t kEntryDamaged = 1;
 // The disk has refused the last read. Reads go on trying, and a put writes the object anew.
-inline constexpr std::uint8_t kEntryRefused = 2;
+inline constexpr std::uint32_t kEntryRefused = 2;
 
 class TierIndex {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes on a disk of the tier. Numbers are little-endian. A change here changes kFormat; a disk
-//   with a later format is never written.
+// The bytes on a disk of the tier. Numbers are little-endian. A change here changes kFormat. A disk with a
+//   later format is never written, and a disk with an earlier format is emptied.
 //
 //   disk      superblock │ superblock │ 0 … 0 │ segment 0 │ segment 1 │ …
 //   segment   header │ header │ batch │ batch │ …   free   … │ footer │ trailer
@@ -32,7 +32,7 @@
 
 namespace mc::tier {
 
-inline constexpr std::uint32_t kFormat = 1;
+inline constexpr std::uint32_t kFormat = 2;
 inline constexpr std::uint64_t kBlockBytes = 4096;  // the disk is read and written in blocks
 inline constexpr std::uint64_t kUnitBytes = 64;
 inline constexpr std::uint64_t kSuperblocks = 2;
@@ -69,13 +69,13 @@ struct Superblock {
   std::uint64_t magic = kMagic;
   std::uint32_t format = kFormat;
   std::uint32_t disk = 0;  // number of this disk in the tier
-  std::uint64_t reserved = 0;
+  std::uint64_t host = 0;  // the agent's node id; 0: unknown
   TierId tier{};
   TierId previous{};                // the tier that this one follows, without its objects
   std::uint64_t secret = 0;         // seed of TierKey
   std::uint64_t segment_bytes = 0;  // a multiple of kBlockBytes
   std::uint64_t segment_count = 0;
-  std::uint64_t reserved_more = 0;
+  std::uint64_t incarnation = 0;  // of the latest agent that used this disk
   // Segments with another life are free: a new life empties the disk. 0: a write failed, and the disk
   // may have records that were removed.
   std::uint64_t life = 0;
@@ -100,6 +100,8 @@ struct SegmentHeader {
 };
 static_assert(sizeof(SegmentHeader) == 40);
 
+inline constexpr unsigned kMarkBits = 6;
+
 enum class RecordKind : std::uint8_t {
   kObject = 1,
   kRemoval = 2,  // records of the key with a lower order do not count; without key and bytes
@@ -109,14 +111,15 @@ struct RecordHeader {
   static constexpr std::uint32_t kMagic = 0x314f434d;
   std::uint32_t magic = kMagic;
   RecordKind kind = RecordKind::kObject;
-  std::uint8_t reserved_byte = 0;
+  std::uint8_t marks = 0;  // for the caller; kMarkBits
   std::uint16_t key_bytes = 0;
   std::uint64_t length = 0;  // bytes of the object
   std::uint64_t hash = 0;    // TierKey
-  std::uint32_t more = 0;
+  std::uint64_t more = 0;
   std::uint32_t segment = 0;  // the place of this header: a misdirected write is found
   std::uint32_t unit = 0;
   std::uint32_t group = 0;  // of the object; 0: none
+  std::uint32_t reserved_word = 0;
   std::uint64_t namespace_id = 0;
   std::uint64_t version = 0;
   std::uint64_t order = 0;
@@ -125,7 +128,7 @@ struct RecordHeader {
   std::uint64_t parent_hash = 0;  // TierKey::hash of the parent in the same namespace; 0: none
   std::uint64_t pool_parent =
       0;  // hash of the parent in the pool that has the hash sum_seed; 0: none
-  std::uint64_t reserved[3] = {};
+  std::uint64_t reserved[2] = {};
   std::uint64_t header_checksum = 0;  // of the bytes before and of the key
 
   TierKey tier_key() const { return {.hash = hash, .more = more}; }

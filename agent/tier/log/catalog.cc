@@ -7,9 +7,18 @@ namespace mc::tier {
 
 std::uint32_t Catalog::find(const TierKey& key) const {
   const std::uint32_t number = index_.find(key);
-  if (number == kNoEntry || (index_.at(number).flags & kEntryDamaged) != 0) return kNoEntry;
-  if (recovering_ && order_of(number) <= unread_order_) return kNoEntry;
-  return number;
+  return number != kNoEntry && may_be_read(number) ? number : kNoEntry;
+}
+
+// An agent has 64 namespaces at most; the disks may have objects of earlier ones.
+std::uint8_t Catalog::number_namespace(std::uint64_t id) {
+  const auto known = std::ranges::find(namespaces_, id);
+  const auto number = static_cast<std::size_t>(known - namespaces_.begin());
+  if (known == namespaces_.end()) {
+    if (number == kOtherNamespaces) return kOtherNamespaces;
+    namespaces_.push_back(id);
+  }
+  return static_cast<std::uint8_t>(number);
 }
 
 std::uint64_t Catalog::memory_bytes() const {
@@ -52,14 +61,14 @@ void Catalog::end(const TierKey& key, std::uint64_t order) {
 }
 
 bool Catalog::insert(const RecordHeader& header) {
-  const std::uint32_t number =
-      index_.insert({.hash = header.hash,
-                     .more = header.more,
-                     .place = header.place(),
-                     .length = static_cast<std::uint32_t>(header.length),
-                     .version = header.version,
-                     .namespace_hash = static_cast<std::uint32_t>(header.namespace_id),
-                     .key_bytes = header.key_bytes});
+  const std::uint32_t number = index_.insert({.hash = header.hash,
+                                              .more = header.more,
+                                              .version = header.version,
+                                              .place = header.place(),
+                                              .length = static_cast<std::uint32_t>(header.length),
+                                              .key_bytes = header.key_bytes & 0x7ffu,
+                                              .marks = header.marks & 0x3fu,
+                                              .name_space = number_namespace(header.namespace_id)});
   if (number == kNoEntry) return false;
   add_live(header.segment, record_units(header));
   if (recovering_) {
@@ -147,7 +156,7 @@ bool Catalog::recover_removal(const RecordHeader& header, std::uint32_t disk) {
   const std::uint32_t known = removals_.find(name);
   if (known == kNoEntry) {
     const std::uint32_t added = removals_.insert(
-        {.hash = name.hash, .more = name.more, .place = {}, .version = header.order});
+        {.hash = name.hash, .more = name.more, .version = header.order, .place = {}});
     if (added == kNoEntry) return false;
   } else if (removals_.at(known).version < header.order) {
     removals_.at(known).version = header.order;

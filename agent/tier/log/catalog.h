@@ -11,6 +11,7 @@
 // Trusts: its caller. Headers come from a disk, and their checksums were right.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -40,6 +41,23 @@ class Catalog {
   TierEntry& at(std::uint32_t number) { return index_.at(number); }
   const TierEntry& at(std::uint32_t number) const { return index_.at(number); }
   std::uint32_t size() const { return index_.size(); }
+  // TierEntry::name_space of this namespace.
+  std::uint8_t number_namespace(std::uint64_t id);
+  // The namespace of an entry, or nothing if there are too many namespaces to remember all.
+  std::optional<std::uint64_t> namespace_of(const TierEntry& entry) const {
+    if (entry.name_space == kOtherNamespaces) return std::nullopt;
+    return namespaces_[entry.name_space];
+  }
+  // Goes on with a walk over the objects that may be read now: visit(const TierEntry&) for up to `most` numbers
+  // from `from` on. Returns the next number, or kNoEntry at the end. An object that stays is visited.
+  template <typename Visit>
+  std::uint32_t walk(std::uint32_t from, std::uint32_t most, Visit visit) const {
+    const std::uint32_t end = std::min(index_.end(), from + most);
+    for (std::uint32_t number = from; number < end; ++number) {
+      if (index_.exists(number) && may_be_read(number)) visit(index_.at(number));
+    }
+    return end == index_.end() ? kNoEntry : end;
+  }
   // No room for further objects, with those under way.
   bool full() const { return index_.size() + unfinished_.size() >= kMaxEntries; }
   std::uint64_t memory_bytes() const;
@@ -112,7 +130,7 @@ class Catalog {
     return static_cast<std::uint32_t>(header.record_bytes() / kUnitBytes);
   }
   static std::uint32_t record_units(const TierEntry& entry) {
-    return record_units(RecordHeader{.key_bytes = entry.key_bytes, .length = entry.length});
+    return static_cast<std::uint32_t>(entry.record_bytes() / kUnitBytes);
   }
   void add_live(std::uint32_t segment, std::uint32_t units) {
     live_[disk_of(segment)][number_of(segment)] += units;
@@ -123,6 +141,10 @@ class Catalog {
     disk_live_[disk_of(segment)] -= units;
   }
   bool insert(const RecordHeader& header);
+  bool may_be_read(std::uint32_t number) const {
+    if ((index_.at(number).flags & kEntryDamaged) != 0) return false;
+    return !recovering_ || order_of(number) > unread_order_;
+  }
 
   // ---- Recovery
   struct Shadowed {
@@ -130,6 +152,7 @@ class Catalog {
     std::uint64_t order = 0;
     std::uint32_t segment = 0;
   };
+  static constexpr std::uint8_t kOtherNamespaces = 255;
   static constexpr std::uint32_t kBlockOrders = 4096;
   std::uint64_t& order_of(std::uint32_t number) {
     return orders_[number / kBlockOrders][number % kBlockOrders];
@@ -146,6 +169,7 @@ class Catalog {
 
   std::uint64_t next_order_ = 1;
   TierIndex index_;
+  std::vector<std::uint64_t> namespaces_;  // by TierEntry::name_space
   std::unordered_map<TierKey, Unfinished, TierKeyHash> unfinished_;
   std::vector<std::vector<std::uint32_t>> live_;  // by disk and number
   std::vector<std::uint64_t> disk_live_;

@@ -285,7 +285,7 @@ void Cleaner::step() {
 
 void Cleaner::drop(const TierEntry& entry) {
   dropped_.push_back(
-      {.key = entry.key(), .namespace_hash = entry.namespace_hash, .version = entry.version});
+      {.key = entry.key(), .namespace_id = catalog_.namespace_of(entry), .version = entry.version});
   ++counters_.dropped;
 }
 

@@ -38,7 +38,7 @@ namespace mc::tier {
 // An object that left the tier to make room, or because of damage.
 struct Dropped {
   TierKey key;
-  std::uint32_t namespace_hash = 0;  // TierEntry::namespace_hash
+  std::optional<std::uint64_t> namespace_id = {};  // Catalog::namespace_of()
   std::uint64_t version = 0;
 };
 

@@ -87,16 +87,15 @@ void DiskLog::append(NewRecord record) {
 void DiskLog::read(std::uint64_t ticket, std::uint32_t entry, std::string key,
                    std::vector<Piece> to, Urgency urgency, std::uint64_t sum_seed) {
   TierEntry& found = catalog_.at(entry);
-  if (found.uses < UINT8_MAX) ++found.uses;
+  if (found.uses < kMostUses) ++found.uses;
   ++segments_.at(number_of(found.place.segment)).readers;
   ++counters_.reads;
-  const RecordHeader shape{.key_bytes = found.key_bytes, .length = found.length};
   Job job{.kind = Job::Kind::kReadRecord,
           .urgency = urgency,
           .offset = kFirstSegmentOffset +
                     number_of(found.place.segment) * superblock_.segment_bytes +
                     found.place.unit * kUnitBytes,
-          .bytes = shape.record_bytes(),
+          .bytes = found.record_bytes(),
           .pieces = std::move(to),
           .expected = found,
           .sum_seed = sum_seed,
@@ -173,8 +172,9 @@ bool DiskLog::erase_some() {
   next_erased_ = catalog_.erase_some(segment_id(superblock_.disk, Catalog::kAllSegments),
                                      next_erased_, kStepRecords, erased);
   for (const TierEntry& entry : erased) {
-    dropped_.push_back(
-        {.key = entry.key(), .namespace_hash = entry.namespace_hash, .version = entry.version});
+    dropped_.push_back({.key = entry.key(),
+                        .namespace_id = catalog_.namespace_of(entry),
+                        .version = entry.version});
   }
   return next_erased_ == kNoEntry;
 }
@@ -269,12 +269,13 @@ void DiskLog::end_read(const Task& task, JobEnd end) {
     ++counters_.damaged;
     return this->end(task.mark, LogEnd::Outcome::kDamaged);
   }
-  if (live) catalog_.at(number).flags &= static_cast<std::uint8_t>(~kEntryRefused);
+  if (live) catalog_.at(number).flags &= kEntryDamaged;  // not kEntryRefused
   LogEnd done{.ticket = task.mark};
   std::memcpy(&done.header, end.bytes.data(), sizeof(done.header));
   const std::string_view key(reinterpret_cast<const char*>(end.bytes.data()) + sizeof(done.header),
                              done.header.key_bytes);
-  if (key != task.key) return this->end(task.mark, LogEnd::Outcome::kGone);
+  if (!task.key.empty() && key != task.key) return this->end(task.mark, LogEnd::Outcome::kGone);
+  done.key = key;
   done.checksum = end.checksum;
   ended_.push_back(done);
 }

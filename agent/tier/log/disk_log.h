@@ -37,6 +37,7 @@ struct LogEnd {
   Outcome outcome = Outcome::kDone;
   int error = 0;               // errno, if failed
   RecordHeader header = {};    // of a read that is done
+  std::string key = {};        // of the record of such a read
   std::uint64_t checksum = 0;  // of the bytes of such a read
 };
 

@@ -158,6 +158,13 @@ void Log::join_tier() {
       previous_ = superblock.previous;
       secret_ = superblock.secret;
     }
+    if (config_.only_own_disks && superblock.host != config_.host && superblock.host != 0) {
+      refuse(slot,
+             "the disk belongs to node " + std::to_string(superblock.host) +
+                 " of a cluster; stop and start the agent to take over that node with its disks, "
+                 "or, if nobody needs its objects, zero the first 2 MiB of this disk");
+      continue;
+    }
     if (superblock.tier != tier_) {
       const bool sibling = superblock.previous == previous_ && previous_ != TierId{};
       if (superblock.tier == previous_ || superblock.previous == tier_ || sibling) {
@@ -233,6 +240,8 @@ void Log::decide() {
     if (slot.state != DiskState::kOpening) continue;
     if (!slot.superblock || !slot.emptied.empty()) {
       // New, or of an earlier tier.
+    } else if (slot.superblock->format < kFormat) {
+      slot.emptied = "an earlier version of mc wrote the disk";
     } else if (slot.superblock->life == 0) {
       slot.emptied = "a write had failed";
     } else if (slot.superblock->run < served_before) {
@@ -271,6 +280,9 @@ void Log::begin_log(Slot& slot) {
   if (slot.emptied.empty() && smaller) slot.emptied = "the disk is smaller than before";
   const bool empty = is_new || !slot.emptied.empty();
   if (empty) superblock.life = random();
+  superblock.format = kFormat;
+  superblock.host = config_.host;
+  superblock.incarnation = config_.incarnation;
   superblock.tier = tier_;
   superblock.previous = previous_;
   superblock.secret = secret_;
@@ -393,16 +405,17 @@ void Log::advance_run() {
   }
 }
 
-std::uint64_t Log::early_name(std::string_view key, std::uint64_t namespace_id) {
-  return XXH3_64bits_withSeed(key.data(), key.size(), namespace_id);
+std::uint64_t Log::early_name(const ObjectName& name) {
+  if (name.given) return name.given->hash;
+  return XXH3_64bits_withSeed(name.key.data(), name.key.size(), name.namespace_id);
 }
 
 void Log::remove_early() {
   for (std::size_t i = 0; i < kEarlyAtOnce && !early_.empty(); ++i) {
     const Early early = std::move(early_.front());
     early_.pop_front();
-    early_names_.erase(early_names_.find(early_name(early.key, early.namespace_id)));
-    remove_as(early.ticket, key_of(early.key, early.namespace_id), early.namespace_id);
+    early_names_.erase(early_names_.find(early_name(early.name())));
+    remove_as(early.ticket, key_of(early.name()), early.namespace_id);
   }
 }
 
@@ -443,18 +456,19 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
     return tl::make_unexpected(Refusal::kBusy);
   }
   if (catalog_.full()) return tl::make_unexpected(Refusal::kUnavailable);
-  const TierKey key = key_of(object.key, object.namespace_id);
-  if (has_version(object.key, object.namespace_id, object.version)) {
+  const TierKey key = key_of(object.name);
+  if (has_version(object.name, object.version)) {
     return tl::make_unexpected(Refusal::kExists);
   }
   if (catalog_.unfinished(key) != nullptr) return tl::make_unexpected(Refusal::kBusy);
   NewRecord record;
-  record.header = {.key_bytes = static_cast<std::uint16_t>(object.key.size()),
+  record.header = {.marks = object.marks,
+                   .key_bytes = static_cast<std::uint16_t>(object.name.key.size()),
                    .length = object.length,
                    .hash = key.hash,
                    .more = key.more,
                    .group = object.group,
-                   .namespace_id = object.namespace_id,
+                   .namespace_id = object.name.namespace_id,
                    .version = object.version,
                    .sum_seed = object.sum_seed,
                    .checksum = object.checksum,
@@ -466,10 +480,10 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
   Slot* const slot = *chosen;
   // An earlier version must not come back if this one leaves first.
   if (!holders.empty()) {
-    forget(key, object.namespace_id, holders, catalog_.take_order(), kNoTicket);
+    forget(key, object.name.namespace_id, holders, catalog_.take_order(), kNoTicket);
   }
   record.header.order = catalog_.take_order();
-  record.key = object.key;
+  record.key = object.name.key;
   record.pieces = std::move(pieces);
   record.ticket = next_ticket_++;
   record.soon = object.soon;
@@ -513,19 +527,20 @@ void Log::forget(const TierKey& key, std::uint64_t namespace_id, const std::vect
   }
 }
 
-tl::expected<std::optional<std::uint64_t>, Log::Refusal> Log::remove(std::string_view text,
-                                                                     std::uint64_t namespace_id) {
+tl::expected<std::optional<std::uint64_t>, Log::Refusal> Log::remove(const ObjectName& name) {
   if (!may_remove(1)) return tl::make_unexpected(Refusal::kBusy);
-  const TierKey key = key_of(text, namespace_id);
   if (phase_ != Phase::kServing) {
-    early_.push_back(
-        {.key = std::string(text), .namespace_id = namespace_id, .ticket = next_ticket_});
-    early_names_.insert(early_name(text, namespace_id));
+    early_.push_back({.key = std::string(name.key),
+                      .namespace_id = name.namespace_id,
+                      .given = name.given,
+                      .ticket = next_ticket_});
+    early_names_.insert(early_name(name));
     return next_ticket_++;
   }
+  const TierKey key = key_of(name);
   // A failed disk may come back with an object that nobody knows any more.
   if (holders_of(key).empty() && acknowledging() == Acknowledging::kNow) return std::nullopt;
-  remove_as(next_ticket_, key, namespace_id);
+  remove_as(next_ticket_, key, name.namespace_id);
   return next_ticket_++;
 }
 
@@ -568,15 +583,39 @@ void Log::acknowledge() {
   }
 }
 
-bool Log::may_bring_back(std::string_view text, std::uint64_t namespace_id) const {
-  if (!early_.empty() && early_names_.contains(early_name(text, namespace_id))) return true;
-  const TierKey key = key_of(text, namespace_id);
+bool Log::may_bring_back(const ObjectName& name) const {
+  if (!early_.empty() && early_names_.contains(early_name(name))) return true;
+  const TierKey key = key_of(name);
   return catalog_.find_any(key) != kNoEntry || catalog_.unfinished(key) != nullptr;
 }
 
-bool Log::has_version(std::string_view text, std::uint64_t namespace_id,
-                      std::uint64_t version) const {
-  const TierKey key = key_of(text, namespace_id);
+std::optional<std::uint64_t> Log::latest_version(const ObjectName& name) const {
+  const TierKey key = key_of(name);
+  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
+    return unfinished->is_put ? std::optional(unfinished->version) : std::nullopt;
+  }
+  const std::uint32_t number = catalog_.find_any(key);
+  return number == kNoEntry ? std::nullopt : std::optional(catalog_.at(number).version);
+}
+
+bool Log::keeps(const ObjectName& name) const {
+  const TierKey key = key_of(name);
+  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
+    return unfinished->is_put;
+  }
+  const std::uint32_t number = catalog_.find_any(key);
+  if (number == kNoEntry) return false;
+  const TierEntry& entry = catalog_.at(number);
+  return (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
+}
+
+void Log::set_marks(const ObjectName& name, std::uint8_t marks) {
+  const std::uint32_t number = catalog_.find_any(key_of(name));
+  if (number != kNoEntry) catalog_.at(number).marks = marks & ((1u << kMarkBits) - 1);
+}
+
+bool Log::has_version(const ObjectName& name, std::uint64_t version) const {
+  const TierKey key = key_of(name);
   if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
     return unfinished->is_put && unfinished->version == version;
   }
@@ -586,9 +625,9 @@ bool Log::has_version(std::string_view text, std::uint64_t namespace_id,
   return entry.version == version && entry.flags == 0 && disk_serves(entry);
 }
 
-const TierEntry* Log::find(std::string_view key, std::uint64_t namespace_id) const {
+const TierEntry* Log::find(const ObjectName& name) const {
   if (!early_.empty()) return nullptr;
-  const std::uint32_t number = catalog_.find(key_of(key, namespace_id));
+  const std::uint32_t number = catalog_.find(key_of(name));
   if (number == kNoEntry || !disk_serves(catalog_.at(number))) return nullptr;
   return &catalog_.at(number);
 }
@@ -599,16 +638,15 @@ bool Log::disk_serves(const TierEntry& entry) const {
   return !log->failed() && !log->must_empty();
 }
 
-std::optional<std::uint64_t> Log::read(std::string_view key, std::uint64_t namespace_id,
-                                       std::vector<Piece> to, Urgency urgency,
-                                       std::uint64_t sum_seed) {
-  const TierEntry* const entry = find(key, namespace_id);
+std::optional<std::uint64_t> Log::read(const ObjectName& name, std::vector<Piece> to,
+                                       Urgency urgency, std::uint64_t sum_seed) {
+  const TierEntry* const entry = find(name);
   std::uint64_t room = 0;
   for (const Piece& piece : to) room += piece.bytes;
   if (entry == nullptr || entry->length != room) return std::nullopt;
   const std::uint64_t ticket = next_ticket_++;
   log_of(disk_of(entry->place.segment))
-      ->read(ticket, catalog_.find(entry->key()), std::string(key), std::move(to), urgency,
+      ->read(ticket, catalog_.find(entry->key()), std::string(name.key), std::move(to), urgency,
              sum_seed);
   return ticket;
 }

@@ -39,9 +39,9 @@
 namespace mc::tier {
 
 struct NewObject {
-  std::string_view key;
-  std::uint64_t namespace_id = 0;
+  ObjectName name;
   std::uint64_t version = 0;
+  std::uint8_t marks = 0;      // kept for the caller; kMarkBits
   std::uint64_t length = 0;    // bytes of the pieces
   std::uint64_t sum_seed = 0;  // the checksum starts from this number
   std::uint64_t checksum = 0;
@@ -76,6 +76,10 @@ class Log {
     // Random numbers for a new tier and its disks.
     std::uint64_t random = 0;
     bool disks_not_opened = false;  // there are disks beside these, which may have objects
+    // The agent's node id and incarnation, for the next start.
+    std::uint64_t host = 0, incarnation = 0;
+    // Disks of other hosts are refused: their masters may have removed objects meanwhile.
+    bool only_own_disks = false;
   };
   struct DiskPlan {
     DiskJobs* jobs = nullptr;
@@ -96,32 +100,48 @@ class Log {
   // From now on the object is not found. The end says that no restart brings the object back; kFailed:
   // a disk that failed may bring the object back. Nothing: no disk can have the object. kBusy: too many
   // removals wait.
-  tl::expected<std::optional<std::uint64_t>, Refusal> remove(std::string_view key,
-                                                             std::uint64_t namespace_id);
+  tl::expected<std::optional<std::uint64_t>, Refusal> remove(const ObjectName& name);
   // The object's entry, or null. The pointer is valid until the next call.
-  const TierEntry* find(std::string_view key, std::uint64_t namespace_id) const;
+  const TierEntry* find(const ObjectName& name) const;
   // For NewObject::parent_hash.
-  std::uint64_t hash_of(std::string_view key, std::uint64_t namespace_id) const {
-    return key_of(key, namespace_id).hash;
-  }
+  std::uint64_t hash_of(const ObjectName& name) const { return key_of(name).hash; }
   // True if a restart may bring back an object of the key: a disk has a record, damaged or not, or a put or a
   // removal is under way.
-  bool may_bring_back(std::string_view key, std::uint64_t namespace_id) const;
+  bool may_bring_back(const ObjectName& name) const;
   // Whether so many further removals may begin.
   bool may_remove(std::size_t count) const {
     return early_.size() + removals_.size() + count <= kMostRemovals;
   }
   // True if a disk has, or gets, the object with this version.
-  bool has_version(std::string_view key, std::uint64_t namespace_id, std::uint64_t version) const;
+  bool has_version(const ObjectName& name, std::uint64_t version) const;
+  // The version of the latest record that a disk has, damaged or not, or gets. Nothing: none, or a removal is
+  // under way.
+  std::optional<std::uint64_t> latest_version(const ObjectName& name) const;
+  // The latest record is not damaged, its disk serves, or the record is under way.
+  bool keeps(const ObjectName& name) const;
+  // Sets TierEntry::marks in memory: the record on the disk keeps its own.
+  void set_marks(const ObjectName& name, std::uint8_t marks);
+  // See Catalog::walk().
+  template <typename Visit>
+  std::uint32_t walk(std::uint32_t from, std::uint32_t most, Visit visit) const {
+    return catalog_.walk(from, most, [&](const TierEntry& entry) {
+      if (disk_serves(entry)) visit(entry);
+    });
+  }
+  // The log remembers which objects are of this namespace. There may be too many other ones.
+  void know_namespace(std::uint64_t id) { catalog_.number_namespace(id); }
+  std::optional<std::uint64_t> namespace_of(const TierEntry& entry) const {
+    return catalog_.namespace_of(entry);
+  }
   // Puts are accepted: a disk serves, and the disks agree about the removals.
   bool takes_puts() const { return takes_puts_; }
   std::size_t disk_count() const { return slots_.size(); }
   // To all disks, with copies of the cleaner and all else.
   std::uint64_t written_bytes() const;
   // Reads the object into the pieces. LogEnd::checksum starts from sum_seed. Nothing: there is no such
-  // object, or it has another length.
-  std::optional<std::uint64_t> read(std::string_view key, std::uint64_t namespace_id,
-                                    std::vector<Piece> to, Urgency urgency, std::uint64_t sum_seed);
+  // object, or it has another length. Without a key in the name, the record's key is not compared.
+  std::optional<std::uint64_t> read(const ObjectName& name, std::vector<Piece> to, Urgency urgency,
+                                    std::uint64_t sum_seed);
 
   void do_work(std::uint64_t now_ns);
   // The time at which do_work() has work that no job announces; 0: now; UINT64_MAX: none.
@@ -163,9 +183,7 @@ class Log {
   };
 
   static constexpr std::uint64_t kNoTicket = 0;
-  TierKey key_of(std::string_view key, std::uint64_t namespace_id) const {
-    return tier_key(key, namespace_id, secret_);
-  }
+  TierKey key_of(const ObjectName& name) const { return tier_key(name, secret_); }
   std::uint64_t random();
   void look(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
   void take_looks(Slot& slot);
@@ -184,7 +202,7 @@ class Log {
   void write_run(std::uint64_t served_run);
   void advance_run();
   // The secret of the tier, and so a TierKey, is not known yet.
-  static std::uint64_t early_name(std::string_view key, std::uint64_t namespace_id);
+  static std::uint64_t early_name(const ObjectName& name);
   void remove_early();
   enum class Acknowledging : std::uint8_t { kNow, kLater, kNever };
   Acknowledging acknowledging() const;
@@ -210,7 +228,11 @@ class Log {
   // Removals before the disks were known.
   struct Early {
     std::string key;
-    std::uint64_t namespace_id = 0, ticket = 0;
+    std::uint64_t namespace_id = 0;
+    std::optional<TierKey> given = {};
+    std::uint64_t ticket = 0;
+
+    ObjectName name() const { return {key, namespace_id, given}; }
   };
   std::deque<Early> early_;
   std::unordered_multiset<std::uint64_t> early_names_;  // early_name() of each

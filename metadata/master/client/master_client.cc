@@ -241,7 +241,8 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   return true;
 }
 
-// Enforces the deadlines of queued calls. The link enforces the deadlines of sent calls.
+// Enforces the deadlines of queued calls, and goes on with a report that waits. The link enforces the
+// deadlines of sent calls.
 void MasterClient::expire() {
   expire_timer_.expires_after(std::chrono::milliseconds(20));
   expire_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -256,6 +257,10 @@ void MasterClient::expire() {
     for (const CallPointer& call : late) {
       --open_calls_;
       call->done(fail(no_leader()));
+    }
+    if (report_waits_ && report_items_.empty()) {
+      report_waits_ = !member_->next_report(false, report_items_);
+      stream_report();
     }
     expire();
   });
@@ -584,6 +589,7 @@ void MasterClient::join() {
 void MasterClient::begin_report() {
   ready_ = false;
   report_named_all_ = false;
+  report_waits_ = false;
   report_in_flight_ = 0;
   const std::uint64_t sequence = ++sequence_;
   internal_call(
@@ -595,7 +601,7 @@ void MasterClient::begin_report() {
           return;
         }
         report_items_.clear();
-        member_->next_report(true, report_items_);
+        report_waits_ = !member_->next_report(true, report_items_);
         stream_report();
       });
   usable_ = true;  // later publishes follow the beginning of the report
@@ -606,6 +612,7 @@ void MasterClient::begin_report() {
 void MasterClient::stream_report() {
   while (!report_named_all_ && report_in_flight_ < kReportWindow) {
     if (report_items_.empty()) {
+      if (report_waits_) return;
       report_named_all_ = true;
       break;
     }
@@ -630,7 +637,7 @@ void MasterClient::stream_report() {
     });
     report_items_ = std::move(batch.items);
     report_items_.clear();
-    member_->next_report(false, report_items_);
+    report_waits_ = !member_->next_report(false, report_items_);
   }
   if (report_named_all_ && report_in_flight_ == 0) end_report();
 }
@@ -671,6 +678,7 @@ void MasterClient::lose(const Status& why) {
   queue_.insert(queue_.begin(), sent_.begin(), sent_.end());
   sent_.clear();
   report_in_flight_ = 0;
+  report_waits_ = false;
   if (const auto link = std::exchange(link_, nullptr)) link->close(why);
   std::vector<CallPointer> published;
   std::erase_if(queue_, [&](const CallPointer& call) {

@@ -60,9 +60,10 @@ class AgentSide {
   virtual std::uint64_t latest_version() = 0;
   virtual void heard_version(std::uint64_t version) = 0;
   // The next objects of this partition that the agent holds: 1 to MC_MAX_BATCH_ITEMS. No items end
-  // the report. first: start from the beginning. An object that is dropped before the report names
-  // it must not be named. An object that is dropped later is published as dropped afterwards.
-  virtual void next_report(bool first, std::vector<PublishItem>& items) = 0;
+  // the report, if the agent returns true. False: the agent will know further objects later. first: start
+  // from the beginning. An object that is dropped before the report names it must not be named. An object
+  // that is dropped later is published as dropped afterwards.
+  virtual bool next_report(bool first, std::vector<PublishItem>& items) = 0;
   // An item of a report that the directory did not accept. The agent drops the object, except for
   // kFull: then the agent keeps the object and publishes it again later.
   virtual void on_report_verdict(const PublishItem& item, Verdict verdict) = 0;
@@ -278,6 +279,7 @@ class MasterClient final : rpc::RpcLinkHandler {
   std::size_t report_in_flight_ = 0;
   bool report_named_all_ = false;
   std::vector<PublishItem> report_items_;
+  bool report_waits_ = false;  // the agent will know further objects later
   std::uint64_t report_removals_seen_ = 0;
   std::deque<CallPointer> queue_;
   std::deque<CallPointer> sent_;  // in order, so that they can be sent again in order

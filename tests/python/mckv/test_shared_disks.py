@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of a cluster on the disks of their hosts: gets, removals, upserts and restarts."""
+
+import json
+import random
+import signal
+
+import mckv
+import pytest
+from command import mcctl
+from machine import free_port, run_master, until
+
+POOL_BYTES = 16 << 20
+OBJECT_BYTES = 40 << 10  # does not fit into an answer of a holder
+SMALL_BYTES = 5000  # comes with the answer
+OBJECTS = 600
+AT_ONCE = 9  # objects that the agent may have on their way to the disk
+
+
+def bytes_of(i):
+    return SMALL_BYTES if i % 4 == 0 else OBJECT_BYTES
+
+
+def value_of(key, version=1):
+    return random.Random(f"{key} {version}").randbytes(bytes_of(int(key.rsplit("-")[-1])))
+
+
+def status_of(agent, part):
+    shown = mcctl("status", "--json", agent=agent.socket)
+    assert shown.returncode == 0, shown.stderr
+    return json.loads(shown.stdout)[part]
+
+
+def lost(agent):
+    tier = status_of(agent, "tier")
+    return sum(count for name, count in tier.items() if name.startswith("lost_"))
+
+
+def ready(agent, members):
+    """The disks are read, and the masters know all objects."""
+    until(lambda: all(disk["serving"] for disk in status_of(agent, "tier")["disks"]))
+    until(lambda: not status_of(agent, "tier")["recovering"])
+    with mckv.Client(agent.socket) as client:
+        until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == members)
+        until(lambda: client.exists_batch([b"nowhere"]) == [False])
+
+
+class Hosts:
+    """A master, a host with a disk and a host without one."""
+
+    def __init__(self, make, master, disk):
+        common = {"cluster_id": "disks", "masters": master}
+        self.holder = make(
+            listen=f"127.0.0.1:{free_port()}",
+            pool_bytes="16MiB",
+            tier_paths=str(disk),
+            tier_bytes="256MiB",
+            **common,
+        )
+        self.other = make(listen=f"127.0.0.1:{free_port()}", pool_bytes="64MiB", **common)
+        ready(self.holder, 2)
+
+    def fill(self):
+        """Puts more than the holder's pool has room for, no faster than the disk writes."""
+        keys = [f"key-{i}" for i in range(OBJECTS)]
+        with mckv.Client(self.holder.socket) as client:
+            for i, key in enumerate(keys):
+                client.put(key, value_of(key))
+                if i % AT_ONCE == 0 and i * OBJECT_BYTES * 3 // 4 > POOL_BYTES * 7 // 8:
+                    until(lambda: pool_of(client)["limbo_bytes"] == 0)
+        return keys
+
+    def restart(self, number=signal.SIGTERM):
+        """Without a pool, if the signal is SIGTERM: only the disk has objects then."""
+        self.holder.end(number)
+        self.holder.start()
+        ready(self.holder, 2)
+
+
+def pool_of(client):
+    return client.ask({"verb": "status"})["namespaces"][0]
+
+
+def present(agent, keys, versions=(1,)):
+    """The keys whose objects are there, with the right bytes."""
+    found = []
+    with mckv.Client(agent.socket) as client:
+        for key in keys:
+            value = client.get(key, None)
+            if value is not None:
+                assert value in [value_of(key, version) for version in versions], key
+                found.append(key)
+    return found
+
+
+@pytest.fixture
+def hosts(make_agent, tmp_path):
+    with run_master("disks") as master:
+        yield Hosts(make_agent, master, tmp_path / "disk")
+
+
+def test_another_host_gets_the_objects_on_a_disk(hosts):
+    keys = hosts.fill()
+    assert status_of(hosts.holder, "tier")["demoted"] > OBJECTS // 10
+    with mckv.Client(hosts.other.socket) as client:
+        assert client.exists_batch(keys) == [True] * OBJECTS
+    # A read that needs room may evict an object faster than the disk writes.
+    assert len(present(hosts.other, keys)) >= OBJECTS - lost(hosts.holder)
+    assert len(present(hosts.holder, keys)) >= OBJECTS - lost(hosts.holder)
+    assert status_of(hosts.holder, "tier")["promoted"] > 0
+
+
+def test_a_removal_of_all_objects_reaches_the_disks(hosts):
+    keys = hosts.fill()
+    where = json.loads(mcctl("where", keys[0], "--json", agent=hosts.other.socket).stdout)
+    assert [holder["tier"] for holder in where["holders"]] == ["disk"]
+    assert "disk" in mcctl("where", keys[0], agent=hosts.other.socket).stdout
+    removed = mcctl("rm", "--all", "--yes", agent=hosts.other.socket)
+    assert removed.returncode == 0, removed.stderr
+    assert present(hosts.other, keys) == []
+    hosts.restart()
+    assert present(hosts.other, keys) == []
+    assert status_of(hosts.holder, "tier")["objects"] == 0
+
+
+def test_the_objects_on_a_disk_outlive_their_host(hosts):
+    keys = hosts.fill()
+    node = status_of(hosts.holder, "node_id")
+    on_disk = status_of(hosts.holder, "tier")["objects"]
+    hosts.restart()
+    assert status_of(hosts.holder, "node_id") == node
+    found = present(hosts.other, keys)
+    assert len(found) >= on_disk - lost(hosts.holder)
+    assert present(hosts.holder, found) == found
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_removed_object_and_a_replaced_value_never_come_back(hosts, away):
+    found = present(hosts.other, hosts.fill())
+    removed, replaced, kept = found[0::3], found[1::3], found[2::3]
+    if away:
+        hosts.holder.end(signal.SIGTERM)
+        with mckv.Client(hosts.other.socket) as client:
+            until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 1)
+    with mckv.Client(hosts.other.socket) as client:
+        for key in removed:
+            if away:
+                with pytest.raises(mckv.HolderAwayError):
+                    client.remove(key)
+            elif client.exists(key):
+                assert client.remove(key)
+        for key in replaced:
+            client.put(key, value_of(key, 2), upsert=True)
+    if away:
+        hosts.holder.start()
+        ready(hosts.holder, 2)
+    else:
+        hosts.restart()
+    for agent in (hosts.holder, hosts.other):
+        assert present(agent, removed) == []
+        assert present(agent, replaced, versions=[2]) == replaced
+        assert present(agent, kept)

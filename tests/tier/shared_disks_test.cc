@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Objects of a cluster's namespace on model disks: what the master is told, and what its verdicts and orders
+// do. The test answers for the master.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/cluster/namespace/index_walks.h"
+#include "agent/cluster/publish/announcer.h"
+#include "tier/tiered_rig.h"
+#include "unit/scripted_master.h"
+
+namespace mc::agent {
+namespace {
+
+using metadata::KeyHash;
+using metadata::PublishItem;
+using metadata::Verdict;
+using What = PublishItem::What;
+
+class SharedDisksTest : public TieredRig, public ArrivalListener {
+ protected:
+  void TearDown() override {
+    close();
+    TieredRig::TearDown();
+  }
+  std::optional<std::uint64_t> hash_seed() override { return hasher_.index_seed("default"); }
+  SharedObjects* share() override {
+    close();
+    auto book = VersionBook::open({}, store().index().header().max_entries);
+    EXPECT_TRUE(book);
+    tenants_.push_back(
+        std::make_unique<ClusterTenant>(tenant_, hasher_, clock_, std::move(*book), this));
+    tenants_.front()->set_disks(pools_.get());
+    store().set_listener(tenants_.front().get());
+    master_.published.clear();
+    return tenants_.front().get();
+  }
+  void close() {
+    for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+    tenants_.clear();
+  }
+  void on_arrival(const ClusterTenant&, std::uint32_t, bool) override {}
+  void on_put(const PublishItem&) override {}
+  void on_not_on_disks(ClusterTenant&, const std::shared_ptr<RemoteRequest>& request,
+                       std::size_t item) override {
+    elsewhere_.push_back(request->items[item].otherwise);
+    request->settle(request->items[item], MC_NOT_FOUND);  // as if no host had the object
+  }
+
+  ClusterTenant& shared() { return *tenants_.front(); }
+  KeyHash name_of(const std::string& key) { return shared().name_of(key); }
+  const tier::TierEntry* entry_in_tier(const std::string& key) {
+    return rig_.log().find({.given = tier_key_of(shared_name_of(name_of(key)))});
+  }
+  std::uint64_t version_in_pool(const std::string& key) {
+    const std::uint32_t entry = shared().find(name_of(key));
+    return entry == kNoEntry ? 0 : shared().book().row(entry).version;
+  }
+  std::uint64_t version_on_disk(const std::string& key) {
+    return pools_->version_of(shared_name_of(name_of(key)));
+  }
+  void flush() { announcer_.flush(now_ns_ += 10'000 * kMs); }
+  // All that the master is told now. The master accepts everything.
+  std::vector<PublishItem> told(Verdict verdict = Verdict::kAccepted) {
+    std::vector<PublishItem> items;
+    for (flush(); !master_.published.empty(); flush()) {
+      ScriptedMaster::Published batch = std::move(master_.published.front());
+      master_.published.pop_front();
+      items.insert(items.end(), batch.items.begin(), batch.items.end());
+      batch.done(std::vector(batch.items.size(), verdict));
+    }
+    return items;
+  }
+  std::vector<PublishItem> report() {
+    std::vector<PublishItem> all, items;
+    for (bool first = true; announcer_.next_report(0, first, items); first = false) {
+      if (items.empty()) return all;
+      all.insert(all.end(), items.begin(), items.end());
+    }
+    ADD_FAILURE() << "the report waits";
+    return all;
+  }
+  void put_and_evict(const std::string& key, std::uint64_t version) {
+    ASSERT_EQ(put(key, version), ObjectStore::Put::kStored);
+    told();
+    evict(key);
+  }
+  // Drops from the disks. Returns false if a restart may bring the object back.
+  bool drop(const std::string& key, std::uint64_t up_to_version) {
+    std::optional<bool> durable;
+    pools_->drop(shared_name_of(name_of(key)), up_to_version, [&](bool is) { durable = is; });
+    for (int i = 0; i < 100'000 && !durable; ++i) turn();
+    return durable.value_or(false);
+  }
+  std::uint64_t removed_by(IndexWalks& walks, const std::string& prefix) {
+    metadata::wire::Match match;
+    match.name_space = "default";
+    match.pattern = prefix;
+    std::optional<metadata::wire::RemoveMatchingAnswer> answer;
+    walks.remove(shared(), match, {},
+                 [&](const Result<metadata::wire::RemoveMatchingAnswer>& said) { answer = *said; });
+    for (int i = 0; i < 1'000'000 && !answer; ++i) {
+      turn();
+      walks.turn(now_ns());
+    }
+    EXPECT_TRUE(answer);
+    return answer ? answer->removed : 0;
+  }
+  // Another host asks for the object.
+  mc_status bring(const std::string& key) {
+    auto request = std::make_shared<RemoteRequest>();
+    request->kind = RemoteRequest::Kind::kBring;
+    request->tenant = tenant_;
+    request->items.emplace_back().name = shared_name_of(name_of(key));
+    request->open_count = 1;
+    pools_->begin_item(request, 0, rig_.now_ns());
+    return end_of({.request = request});
+  }
+  // The next start of the agent, with an empty pool.
+  void restart() {
+    close();
+    pools_.reset();
+    rig_.kill();
+    open();
+  }
+
+  std::uint64_t now_ns_ = now_ns();
+  metadata::KeyHasher hasher_{"secret"};
+  VersionClock clock_{1};
+  ScriptedMaster master_;
+  Masters masters_{{&master_}};
+  ClusterTenants tenants_;
+  OperationTable operations_;
+  Announcer announcer_{operations_, tenants_, masters_, clock_};
+  std::vector<mc_status> elsewhere_;  // why the disks could not end a get
+};
+
+MATCHER_P2(Is, what, on_disk, "") { return arg.what == what && arg.on_disk == on_disk; }
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+TEST_F(SharedDisksTest, TheMasterHearsOfEachMoveBetweenPoolAndDisk) {
+  put("a", 1);
+  EXPECT_THAT(told(), ElementsAre(Is(What::kHolds, false)));
+  const std::uint64_t version = version_in_pool("a");
+  evict("a");
+  const auto left = told();
+  ASSERT_THAT(left, ElementsAre(Is(What::kHolds, true)));
+  EXPECT_EQ(left[0].version, version);
+  EXPECT_EQ(left[0].bytes, kObjectBytes);
+  settle();
+  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_EQ(bring("a"), MC_OK);
+  EXPECT_EQ(version_in_pool("a"), version);
+  EXPECT_THAT(told(), ElementsAre(Is(What::kHolds, false)));
+  evict("a");  // the disk has the object still
+  EXPECT_THAT(told(), ElementsAre(Is(What::kHolds, true)));
+  EXPECT_EQ(pools_->demotions().same, 1u);
+  EXPECT_EQ(version_on_disk("a"), version);
+}
+
+TEST_F(SharedDisksTest, AnObjectThatNoDiskTakesHasLeftTheHost) {
+  put_and_evict("a", 1);
+  rig_.disk().set_faults({.fail_write = 1, .error = EIO});
+  told();
+  settle();
+  EXPECT_THAT(told(), ElementsAre(Is(What::kDropped, false)));
+  EXPECT_EQ(version_on_disk("a"), 0u);
+}
+
+TEST_F(SharedDisksTest, TheMasterHearsOfObjectsThatLeaveWithTheirDisk) {
+  put_and_evict("a", 1);
+  put_and_evict("b", 1);
+  settle();
+  EXPECT_EQ(bring("b"), MC_OK);
+  told();
+  rig_.disk().vanish();
+  put_and_evict("c", 1);
+  settle();
+  const auto items = told();
+  for (const char* const gone : {"a", "c"}) {
+    const auto at = std::ranges::find(items, name_of(gone), &PublishItem::hash);
+    ASSERT_NE(at, items.end()) << gone;
+    EXPECT_THAT(items, Contains(Is(What::kDropped, false))) << gone;
+  }
+  EXPECT_EQ(std::ranges::count(items, name_of("b"), &PublishItem::hash), 0) << "the pool has it";
+}
+
+TEST_F(SharedDisksTest, TheMasterHearsOfObjectsThatTheCleanerDrops) {
+  std::map<KeyHash, PublishItem> latest;
+  const auto note = [&] {
+    for (const PublishItem& item : told()) latest[item.hash] = item;
+  };
+  for (int i = 0; i < 900; ++i) {
+    put("k" + std::to_string(i), 1);
+    for (int turns = 0; turns < 20; ++turns) turn();
+    note();
+  }
+  settle();
+  note();
+  int on_disks = 0, dropped = 0;
+  for (const auto& [name, item] : latest) {
+    const bool is_there = pools_->version_of(shared_name_of(name)) == item.version;
+    const bool is_dropped = item.what == What::kDropped;
+    on_disks += item.on_disk ? 1 : 0;
+    dropped += is_dropped ? 1 : 0;
+    EXPECT_EQ(is_there || shared().find(name) != kNoEntry, !is_dropped);
+    EXPECT_TRUE(is_there || !item.on_disk);
+  }
+  EXPECT_GT(on_disks, 300);
+  EXPECT_GT(dropped, 100);
+}
+
+TEST_F(SharedDisksTest, TheMasterHearsOfADamagedObject) {
+  put_and_evict("a", 1);
+  settle();
+  told();
+  const tier::Place place = entry_in_tier("a")->place;
+  rig_.disk().flip_bit(tier::kFirstSegmentOffset + tier::number_of(place.segment) * kSegmentBytes +
+                           place.unit * tier::kUnitBytes + kObjectBytes / 2,
+                       3);
+  EXPECT_EQ(end_of(fetch("a")), MC_NOT_FOUND);
+  EXPECT_THAT(elsewhere_, ElementsAre(MC_CORRUPT));
+  EXPECT_THAT(told(), ElementsAre(Is(What::kDropped, false)));
+  EXPECT_THAT(report(), IsEmpty());
+  EXPECT_EQ(bring("a"), MC_NOT_FOUND);
+}
+
+TEST_F(SharedDisksTest, AReportNamesObjectsOnDisksAndOnTheirWay) {
+  put_and_evict("a", 1);
+  settle();
+  put_and_evict("b", 1);
+  put("c", 1);
+  told();
+  ASSERT_EQ(entry_in_tier("b"), nullptr);
+  const auto items = report();
+  ASSERT_EQ(items.size(), 3u);
+  for (const PublishItem& item : items) {
+    EXPECT_EQ(item.on_disk, item.hash != name_of("c"));
+    EXPECT_EQ(item.what, What::kHolds);
+  }
+}
+
+TEST_F(SharedDisksTest, AReportAfterAStartWaitsForTheDisks) {
+  put_and_evict("a", 1);
+  put_and_evict("b", 1);
+  const std::uint64_t version = version_on_disk("a");
+  settle();
+  restart();
+  std::vector<PublishItem> items;
+  EXPECT_FALSE(announcer_.next_report(0, true, items));
+  EXPECT_THAT(items, IsEmpty());
+  rig_.recover();
+  EXPECT_TRUE(announcer_.next_report(0, false, items));
+  ASSERT_THAT(items, ElementsAre(Is(What::kHolds, true), Is(What::kHolds, true)));
+  const auto a = std::ranges::find(items, name_of("a"), &PublishItem::hash);
+  ASSERT_NE(a, items.end());
+  EXPECT_EQ(a->version, version);
+  EXPECT_EQ(a->bytes, kObjectBytes);
+  EXPECT_GT(clock_.next(0), version) << "a put would be older than an object on the disk";
+}
+
+// The report has passed the pool when the object comes back.
+TEST_F(SharedDisksTest, AnObjectThatIsPromotedDuringAReportIsNamed) {
+  put_and_evict("a", 1);
+  settle();
+  restart();
+  std::vector<PublishItem> items;
+  EXPECT_FALSE(announcer_.next_report(0, true, items));
+  rig_.recover();
+  EXPECT_EQ(bring("a"), MC_OK);
+  EXPECT_TRUE(announcer_.next_report(0, false, items));
+  EXPECT_THAT(items, ElementsAre(Is(What::kHolds, false)));
+}
+
+TEST_F(SharedDisksTest, AVerdictThatComesWhileTheObjectIsOnItsWayCounts) {
+  master_.is_ready = false;
+  ASSERT_EQ(put("a", 1, kObjectBytes, false), ObjectStore::Put::kStored);
+  flush();
+  EXPECT_THAT(report(), IsEmpty());
+  evict("a");
+  master_.is_ready = true;
+  EXPECT_THAT(told(), Not(IsEmpty()));
+  ASSERT_EQ(entry_in_tier("a"), nullptr);
+  settle();
+  EXPECT_THAT(report(), ElementsAre(Is(What::kHolds, true)));
+}
+
+// The directory still names this host for the earlier object, and a create would yield to that.
+TEST_F(SharedDisksTest, ACreateOverAnObjectThatTheDiskCannotReadIsNoLaterPut) {
+  put_and_evict("a", 1);
+  settle();
+  const std::uint64_t earlier = version_on_disk("a");
+  told();
+  rig_.disk().fail_next(tier::BlockOperation::Kind::kRead, 1, EIO);
+  EXPECT_EQ(end_of(fetch("a")), MC_NOT_FOUND);
+  ASSERT_EQ(put("a", 2, kObjectBytes, false), ObjectStore::Put::kStored);
+  const Ask forgotten = forget("a");
+  const auto items = told();
+  ASSERT_THAT(items, ElementsAre(Is(What::kDropped, false), Is(What::kCreates, false)));
+  EXPECT_EQ(items[0].version, earlier);
+  EXPECT_EQ(end_of(forgotten), MC_OK);
+  EXPECT_GT(version_in_pool("a"), earlier);
+}
+
+TEST_F(SharedDisksTest, ARefusedObjectLeavesTheDiskForGood) {
+  put_and_evict("a", 1);
+  put_and_evict("b", 1);
+  settle();
+  for (const PublishItem& item : report()) {
+    if (item.hash == name_of("a")) announcer_.on_verdict(item, Verdict::kRemoved);
+  }
+  settle();
+  EXPECT_EQ(version_on_disk("a"), 0u);
+  restart();
+  rig_.recover();
+  const auto items = report();
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].hash, name_of("b"));
+}
+
+// The verdict is of the put, and comes after the object has left the pool.
+TEST_F(SharedDisksTest, APutThatIsRefusedAfterItsEvictionLeavesTheDisk) {
+  for (const Verdict verdict : {Verdict::kStale, Verdict::kRemoved, Verdict::kBehind}) {
+    put("a", 1);
+    evict("a");
+    ASSERT_NE(version_on_disk("a"), 0u);
+    told(verdict);
+    EXPECT_EQ(version_on_disk("a"), 0u);
+    settle();
+    told();
+  }
+}
+
+TEST_F(SharedDisksTest, APutThatNoMasterKnowsIsAnnouncedAfterTheReport) {
+  master_.is_ready = false;
+  ASSERT_EQ(put("a", 1, kObjectBytes, false), ObjectStore::Put::kStored);
+  flush();
+  evict("a");
+  flush();
+  settle();
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty()) << "the report would replace other hosts' objects";
+  master_.is_ready = true;
+  EXPECT_THAT(told(), ElementsAre(Is(What::kCreated, true)));
+  EXPECT_THAT(report(), ElementsAre(Is(What::kHolds, true))) << "the master knows the put by now";
+}
+
+TEST_F(SharedDisksTest, ADropTakesTheOrderedVersionsAlone) {
+  put_and_evict("a", 1);
+  const std::uint64_t first = version_on_disk("a");
+  settle();
+  put_and_evict("a", 2);
+  const std::uint64_t second = version_on_disk("a");
+  ASSERT_GT(second, first);
+  settle();
+  EXPECT_TRUE(drop("a", first));
+  EXPECT_EQ(version_on_disk("a"), second);
+  EXPECT_TRUE(drop("a", second));
+  EXPECT_EQ(version_on_disk("a"), 0u);
+  EXPECT_TRUE(drop("a", second)) << "nothing is left to drop";
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, ADropOfAnObjectOnItsWayIsDurable) {
+  put_and_evict("a", 1);
+  ASSERT_EQ(entry_in_tier("a"), nullptr);
+  EXPECT_TRUE(drop("a", version_on_disk("a")));
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, ADropDuringTheRecoveryIsDurable) {
+  put_and_evict("a", 1);
+  const std::uint64_t version = version_on_disk("a");
+  settle();
+  restart();
+  EXPECT_TRUE(drop("a", version));
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, ACopyReplacesAnEarlierObjectOnTheDisk) {
+  put_and_evict("a", 1);
+  settle();
+  shared().expect_copy(version_on_disk("a") + 1024);
+  put("a", 2);
+  settle();
+  EXPECT_EQ(version_on_disk("a"), 0u);
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, AnObjectThatTheDiskCannotReadIsLookedForElsewhere) {
+  put_and_evict("a", 1);
+  settle();
+  rig_.disk().set_faults({.fail_read = 1, .error = EIO});
+  const Ask got = fetch("a");
+  EXPECT_EQ(end_of(got), MC_NOT_FOUND);
+  EXPECT_THAT(elsewhere_, ElementsAre(MC_DISK_AWAY));
+  EXPECT_EQ(bring("a"), MC_DISK_AWAY);
+}
+
+TEST_F(SharedDisksTest, AnotherHostGetsAnObjectOnItsWayOnceTheDiskHasIt) {
+  put_and_evict("a", 1);
+  ASSERT_EQ(entry_in_tier("a"), nullptr);
+  EXPECT_EQ(bring("a"), MC_OK);
+  EXPECT_TRUE(in_pool("a"));
+  EXPECT_TRUE(gets("a", 1));
+  EXPECT_EQ(bring("b"), MC_NOT_FOUND);
+}
+
+// The keys of objects on disks are not in memory.
+TEST_F(SharedDisksTest, ARemovalByPatternLeavesNoObjectOnTheDisks) {
+  put_and_evict("a/1", 1);
+  settle();
+  put_and_evict("a/2", 1);
+  put_and_evict("b/1", 1);
+  put("b/2", 1);
+  told();
+  IndexWalks walks;
+  EXPECT_EQ(removed_by(walks, "a/"), 3u);
+  EXPECT_TRUE(in_pool("b/2"));
+  EXPECT_THAT(told(), ElementsAre(Is(What::kDropped, false), Is(What::kDropped, false),
+                                  Is(What::kDropped, false)));
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, ARemovalByPatternOutlivesAPowerCut) {
+  put_and_evict("a/1", 1);
+  settle();
+  EXPECT_EQ(bring("a/1"), MC_OK);
+  IndexWalks walks;
+  EXPECT_EQ(removed_by(walks, "a/"), 1u);
+  close();
+  pools_.reset();
+  rig_.power_cut();
+  open();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+// Each removal of an unknown key is written while the disks are being read.
+TEST_F(SharedDisksTest, ADropThatWaitsTakesTheObjectOnceThereIsRoom) {
+  put_and_evict("a", 1);
+  settle();
+  const std::uint64_t version = version_on_disk("a");
+  restart();
+  for (int i = 0; pools_->may_forget(1); ++i) {
+    ASSERT_TRUE(rig_.log().remove({"none/" + std::to_string(i), 1}));
+  }
+  EXPECT_TRUE(drop("a", version));
+  rig_.recover();
+  EXPECT_EQ(version_on_disk("a"), 0u);
+  EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, AnotherClusterDoesNotSeeTheObjects) {
+  put_and_evict("a", 1);
+  settle();
+  hasher_ = metadata::KeyHasher("another secret");
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+  EXPECT_EQ(version_on_disk("a"), 0u);
+}
+
+}  // namespace
+}  // namespace mc::agent
