@@ -46,6 +46,34 @@ Result<Client> open_session(const mc_open_options& options) {
   return Client(client);
 }
 
+namespace {
+
+std::optional<Json::Value> parsed(const std::string& text) {
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value value;
+  std::string errors;
+  if (!reader->parse(text.data(), text.data() + text.size(), &value, &errors)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace
+
+Result<Json::Value> ask_status(mc_client* client) {
+  constexpr std::string_view kQuestion = R"({"verb":"status"})";
+  std::string text;
+  const auto take = [](void* context, const char* answer, std::size_t size) {
+    static_cast<std::string*>(context)->assign(answer, size);
+  };
+  const mc_status status = mc_ask(client, {kQuestion.data(), kQuestion.size()}, take, &text, 0);
+  if (status != MC_OK) return fail(status, mc_last_error());
+  std::optional<Json::Value> value = parsed(text);
+  if (!value) return fail(MC_INTERNAL, "the agent's answer is not JSON");
+  return std::move(*value);
+}
+
 std::optional<Json::Value> read_counters_page(const std::string& path) {
   auto text = agent::read_counters_text(path);
   if (!text) {
@@ -53,15 +81,7 @@ std::optional<Json::Value> read_counters_page(const std::string& path) {
     if (slash == std::string::npos) return std::nullopt;
     text = agent::read_counters_text(path.substr(0, slash));
   }
-  if (!text) return std::nullopt;
-  Json::CharReaderBuilder builder;
-  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
-  Json::Value value;
-  std::string errors;
-  if (!reader->parse(text->data(), text->data() + text->size(), &value, &errors)) {
-    return std::nullopt;
-  }
-  return value;
+  return text ? parsed(*text) : std::nullopt;
 }
 
 ClientSession::ClientSession(Context& context, const std::string& verb) {

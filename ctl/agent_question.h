@@ -32,6 +32,9 @@ using Client = std::unique_ptr<mc_client, ClientCloser>;
 
 Result<Client> open_session(const mc_open_options& options);
 
+// The answer of the client's agent, embedded or not, to the verb "status".
+Result<Json::Value> ask_status(mc_client* client);
+
 // The agent's counters, from the memory file that stays readable while the agent is dead: an object
 // of names and numbers, perhaps with nested objects. path: the runtime directory, or the agent's
 // socket in that directory. Nullopt: the page does not exist, is not valid, or is not readable.

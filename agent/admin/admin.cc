@@ -218,6 +218,7 @@ Json::Value Admin::tier() const {
   const Demoter::Counters& demotions = at_.tiered_pools->demotions();
   value["demoted"] = u64(demotions.objects);
   value["demoted_bytes"] = u64(demotions.bytes);
+  value["demoting_bytes"] = u64(demotions.on_the_way_bytes);
   value["demoted_before"] = u64(demotions.same);
   value["lost_busy"] = u64(demotions.busy);
   value["lost_endurance"] = u64(demotions.saving);

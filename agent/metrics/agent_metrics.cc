@@ -173,6 +173,8 @@ constexpr MetricRow kTierRows[] = {
     {"demoted", kCounter, "mc_tier_demotions_total",
      "Evicted objects that are on a disk since then"},
     {"demoted_bytes", kCounter, "mc_tier_demoted_bytes_total", "Bytes of these objects"},
+    {"demoting_bytes", kGauge, "mc_tier_demoting_bytes",
+     "Bytes of evicted objects on their way to a disk"},
     {"demoted_before", kCounter, "mc_tier_demoted_before_total",
      "Evicted objects that a disk had already"},
     {"lost_busy", kCounter, "mc_tier_not_demoted_total",

@@ -86,6 +86,7 @@ bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint
   by_ticket_[*ticket] = {&pool, object.entry, shared};
   tickets_[pool.name(hash)] = *ticket;
   pool.on_the_way_bytes += length;
+  counters_.on_the_way_bytes += length;
   return true;
 }
 
@@ -119,6 +120,7 @@ bool Demoter::end(const tier::LogEnd& end) {
   const auto ticket = tickets_.find(object.pool->name(hash));
   if (ticket != tickets_.end() && ticket->second == end.ticket) tickets_.erase(ticket);
   object.pool->on_the_way_bytes -= object.object.length;
+  counters_.on_the_way_bytes -= object.object.length;
   if (end.outcome == tier::LogEnd::Outcome::kDone) {
     ++counters_.objects;
     counters_.bytes += object.object.length;

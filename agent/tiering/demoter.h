@@ -33,6 +33,7 @@ class Demoter {
  public:
   struct Counters {
     std::uint64_t objects = 0, bytes = 0;  // that became durable
+    std::uint64_t on_the_way_bytes = 0;    // now
     std::uint64_t same = 0;                // the disk had the object already
     // Objects that are lost: too many bytes were on the way, the plan of written bytes allowed no more,
     // the object is too large for a segment, no disk serves, or the write failed.

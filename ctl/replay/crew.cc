@@ -16,8 +16,11 @@
 #include <memory>
 #include <thread>
 
+#include <json/value.h>
+
 #include "ctl/agent_question.h"
 #include "ctl/replay/content.h"
+#include "ctl/text/json.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
 
@@ -26,6 +29,8 @@ namespace {
 
 constexpr int kTickMs = 100;
 constexpr std::uint64_t kStartDelayNs = 1'000'000;  // so that all workers begin at the same moment
+constexpr std::uint64_t kTierNs = 30'000'000'000;   // for the disk of a tier to begin, and to end
+constexpr int kTierLookMs = 5;
 
 volatile std::sig_atomic_t interrupted = 0;
 void note_interrupt(int) { interrupted = 1; }
@@ -57,7 +62,8 @@ class InterruptGuard {
   struct sigaction old_pipe_ {};
 };
 
-Result<Client> open_client(const CrewPlan& plan, unsigned worker) {
+Result<Client> open_client(const CrewPlan& plan, unsigned worker, const std::string& tier = {}) {
+  const std::string config = plan.embedded_config + tier;
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
   options.agent = plan.embedded         ? "embedded"
                   : plan.agents.empty() ? nullptr
@@ -66,7 +72,7 @@ Result<Client> open_client(const CrewPlan& plan, unsigned worker) {
   options.label = "mcctl-replay";
   options.timeout_ns = plan.timeout_ns;
   if (plan.embedded) {
-    options.embedded_config = plan.embedded_config.c_str();
+    options.embedded_config = config.c_str();
     options.channel_count = plan.worker.workers + 1;
   }
   return open_session(options);
@@ -148,9 +154,7 @@ class Crew {
 
   Status start() {
     if (plan_.embedded) {
-      Result<Client> client = open_client(plan_, 0);
-      if (!client) return client.error();
-      client_ = std::move(*client);
+      if (Status opened = open_embedded(); !opened.ok()) return opened;
     }
     members_.resize(plans_.size());
     for (std::size_t i = 0; i < plans_.size(); ++i) {
@@ -180,7 +184,11 @@ class Crew {
       if (members_[i].error.empty()) continue;
       out.errors.push_back("worker " + std::to_string(i) + ": " + members_[i].error);
     }
-    if (client_) out.resident_blocks = resident_blocks();
+    if (plan_.ssd_bytes > 0) {
+      add_tier(out);
+    } else if (client_) {
+      out.resident_blocks = resident_blocks();
+    }
     return out;
   }
 
@@ -188,6 +196,57 @@ class Crew {
   template <typename Predicate>
   bool all(Predicate predicate) const {
     return std::all_of(members_.begin(), members_.end(), predicate);
+  }
+
+  // With a tier, the replay starts when the disk serves.
+  Status open_embedded() {
+    SsdFile file;
+    std::string tier;
+    if (plan_.ssd_bytes > 0) {
+      Result<SsdFile> made = SsdFile::create(plan_.ssd_folder);
+      if (!made) return made.error();
+      file = std::move(*made);
+      tier = "tier_paths=" + file.path() + "\ntier_bytes=" + std::to_string(plan_.ssd_bytes) + "\n";
+    }
+    Result<Client> client = open_client(plan_, 0, tier);
+    file.remove();
+    if (!client) return client.error();
+    client_ = std::move(*client);
+    if (plan_.ssd_bytes == 0) return {};
+    TierState state;
+    const auto ready = [&state](const Json::Value& status) {
+      state = tier_of(status).value_or(TierState{});
+      return state.serving || !state.problem.empty();
+    };
+    if (Status waited = wait_for(ready); !waited.ok()) return waited;
+    return state.serving ? Status() : Status(MC_NO_SPACE, "the tier: " + state.problem);
+  }
+
+  // Asks the embedded agent until its status meets the condition, for 30 s at most.
+  Status wait_for(const std::function<bool(const Json::Value&)>& condition) const {
+    const std::uint64_t until_ns = now_ns() + kTierNs;
+    while (interrupted == 0) {
+      const Result<Json::Value> status = ask_status(client_.get());
+      if (!status) return status.error();
+      if (condition(*status)) return {};
+      if (now_ns() > until_ns) return Status(MC_TIMEOUT, "the disk of the tier does not answer");
+      poll(nullptr, 0, kTierLookMs);
+    }
+    return Status(MC_CANCELLED, "interrupted");
+  }
+
+  // The counters are complete when no block is on its way to the disk.
+  void add_tier(CrewResult& out) const {
+    const Status waited = wait_for([&out](const Json::Value& status) {
+      out.tier = tier_of(status);
+      std::uint64_t evictions = 0;
+      for (const Json::Value& entry : array_field(status, "namespaces")) {
+        evictions += number_field(entry, "evictions");
+      }
+      out.evictions = evictions;
+      return demoting_bytes(status) == 0;
+    });
+    if (!waited.ok()) out.errors.push_back("the tier: " + std::string(waited.text()));
   }
 
   Status start_member(std::size_t index) {

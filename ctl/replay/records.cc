@@ -109,7 +109,7 @@ void WorkerTotals::add(const WorkerTotals& other) {
   requests += other.requests;
   block_refs += other.block_refs;
   hit_refs += other.hit_refs;
-  remote_refs += other.remote_refs;
+  fetched_refs += other.fetched_refs;
   wrong_bytes += other.wrong_bytes;
   view_bytes += other.view_bytes;
   copy_bytes += other.copy_bytes;
@@ -130,6 +130,7 @@ void WorkerResult::merge(const WorkerResult& other) {
   for (std::size_t i = 0; i < other.by_request.size(); ++i) {
     by_request[i].refs += other.by_request[i].refs;
     by_request[i].hits += other.by_request[i].hits;
+    by_request[i].fetched += other.by_request[i].fetched;
   }
   by_time.resize(std::max(by_time.size(), other.by_time.size()));
   for (std::size_t i = 0; i < other.by_time.size(); ++i) {

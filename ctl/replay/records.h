@@ -22,8 +22,9 @@ namespace mc::ctl {
 struct WorkerTotals {
   std::uint64_t requests = 0;
   std::uint64_t block_refs = 0;
-  std::uint64_t hit_refs = 0;     // prefix hits: every earlier block of the request was a hit too
-  std::uint64_t remote_refs = 0;  // prefix hits that came from another host
+  std::uint64_t hit_refs = 0;  // prefix hits: every earlier block of the request was a hit too
+  std::uint64_t fetched_refs =
+      0;  // prefix hits that the agent fetched from another host or from a disk
   std::uint64_t wrong_bytes = 0;
   std::uint64_t view_bytes = 0;  // read in place
   std::uint64_t copy_bytes = 0;  // copied to a buffer
@@ -40,6 +41,7 @@ struct WorkerTotals {
 struct HitBin {  // of consecutive requests
   std::uint64_t refs = 0;
   std::uint64_t hits = 0;
+  std::uint64_t fetched = 0;  // of the hits
 };
 
 inline constexpr std::uint64_t kTimeBinNs = 50'000'000;

@@ -4,6 +4,7 @@
 // Threads: the main thread.
 // Owns: the namespace of the replay while it runs.
 #include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -30,6 +31,9 @@ namespace {
 
 constexpr std::uint64_t kMinSlackBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kDefaultPoolBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMinSsdBytes = std::uint64_t{64} << 20;  // the least that a tier takes
+// A worker that waits for the disk puts a 128th of the pool at once: the tier lets a 32nd be on its way.
+constexpr std::uint64_t kSharesAtOnce = 128;
 constexpr std::uint64_t kMinBlockBytes = 16;  // the number and the seed of a block
 constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 30;
 constexpr unsigned kMaxWorkers = 63;  // the channels of one client, minus one for the counters
@@ -48,6 +52,8 @@ struct ReplayOptions {
   bool embedded = false;
   unsigned cluster = 0;  // number of agents; 0: use the existing agent
   std::size_t limit = 0;
+  std::string ssd_bytes;
+  std::string ssd_folder;
   std::string report = "mc-replay.html";
   bool no_report = false;
 };
@@ -120,13 +126,33 @@ std::optional<ReplaySummary> plan_replay(const ReplayOptions& options, const Tra
     }
     plan.pool_bytes = *pool_bytes;
   }
+  if (!options.ssd_bytes.empty()) {
+    if (!options.embedded) {
+      usage_error(context,
+                  "--ssd-bytes needs --embedded: a namespace of a replay does not use the tier of "
+                  "the agent");
+      return std::nullopt;
+    }
+    const auto ssd_bytes = parse_bytes(options.ssd_bytes);
+    if (!ssd_bytes || *ssd_bytes < kMinSsdBytes || *ssd_bytes > MC_MAX_OBJECT_BYTES) {
+      usage_error(context, "--ssd-bytes: \"" + options.ssd_bytes + "\" is not a size from " +
+                               format_bytes(kMinSsdBytes) + " to " +
+                               format_bytes(MC_MAX_OBJECT_BYTES));
+      return std::nullopt;
+    }
+    plan.ssd_bytes = *ssd_bytes;
+  } else if (!options.ssd_folder.empty()) {
+    usage_error(context, "--ssd-folder needs --ssd-bytes");
+    return std::nullopt;
+  }
   const std::uint64_t pool_blocks = plan.pool_bytes / *block_bytes;
   plan.block_bytes = *block_bytes;
   plan.capacity_blocks = options.capacity_blocks;
   plan.distinct_blocks = trace.block_count;
-  plan.reference_blocks = std::min<std::uint64_t>(
-      trace.block_count,
-      options.capacity_blocks == 0 ? pool_blocks : std::min(pool_blocks, options.capacity_blocks));
+  plan.dram_blocks =
+      options.capacity_blocks == 0 ? pool_blocks : std::min(pool_blocks, options.capacity_blocks);
+  plan.reference_blocks =
+      std::min<std::uint64_t>(trace.block_count, plan.dram_blocks + plan.ssd_bytes / *block_bytes);
   plan.command_line = command_line();
   plan.trace = file_name(options.trace);
   plan.policy = options.policy;
@@ -154,6 +180,11 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) + "\ncapacity_bytes=" +
                          std::to_string(plan.capacity_blocks * plan.block_bytes) +
                          "\npolicy=" + plan.policy + "\nrepeatable=true\n";
+  crew.ssd_bytes = plan.ssd_bytes;
+  crew.ssd_folder = options.ssd_folder;
+  if (plan.ssd_bytes > 0 && options.speed_up == 0) {
+    crew.worker.at_once_bytes = plan.pool_bytes / kSharesAtOnce;
+  }
   return crew;
 }
 
@@ -207,6 +238,9 @@ Result<CrewResult> run(const Trace& trace, const CrewPlan& crew,
       if (!state->policy.empty()) summary.policy = state->policy;
       summary.occupancy.emplace_back(summary.seconds, static_cast<double>(state->objects));
     }
+  } else if (result->tier) {
+    summary.tier = result->tier;
+    summary.evictions = result->evictions;
   } else if (result->resident_blocks) {
     // An inserted block that is no longer resident was evicted: nothing else removes blocks.
     const std::uint64_t inserted = summary.result.totals.inserted;
@@ -307,6 +341,15 @@ std::vector<Option> size_options(ReplayOptions* options,
            "SIZE"},
           {"--capacity-blocks", &options->capacity_blocks,
            "Largest number of blocks in the pool; 0: as many as fit", "COUNT"},
+          {.name = "--ssd-bytes",
+           .value = &options->ssd_bytes,
+           .help = "Size of a tier on local disk for the blocks that leave the pool of --embedded, "
+                   "at least 64MiB; a file that exists only for the replay",
+           .type = "SIZE",
+           .excludes = {"--cluster", "--copy"}},
+          {"--ssd-folder", &options->ssd_folder,
+           "Folder for the file of --ssd-bytes (default: the directory for temporary files)",
+           "DIRECTORY"},
           {.name = "--policy",
            .value = &options->policy,
            .help = "Eviction policy",
@@ -334,10 +377,17 @@ remaining blocks. Each worker is a process. The replay creates its own namespace
 drops it at the end.
 
 With --embedded there is no agent: the pool lives inside mcctl, and the workers are threads that
-share one client. With one worker, the hits and evictions are the same in every run.)",
+share one client. With one worker, the hits and evictions are the same in every run.
+
+With --ssd-bytes the pool has a tier on local disk. The report counts prefix hits in DRAM and on the
+SSD, beside LRU and the optimum with room for both, and shows how much the tier has written. Workers
+wait for the disk. With --speed-up they do not wait: blocks that are evicted faster than the disk
+writes are lost, and counted. The hits of two runs differ a little, since the disk has a pace of its
+own.)",
       .footer = R"(EXAMPLES
   mcctl replay conversation_trace.jsonl --capacity-blocks 30000
   mcctl replay conversation_trace.jsonl --cluster 4 --workers 8
+  mcctl replay conversation_trace.jsonl --embedded --capacity-blocks 5000 --ssd-bytes 586MiB
 
 EXIT STATUS
   0 replayed; 1 a worker failed, or a byte was wrong; 2 wrong usage)",

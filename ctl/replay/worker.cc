@@ -9,7 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include <json/value.h>
+
+#include "ctl/agent_question.h"
 #include "ctl/replay/content.h"
+#include "ctl/replay/tier_state.h"
 #include "libmc/base/clock.h"
 
 namespace mc::ctl {
@@ -17,10 +21,14 @@ namespace {
 
 constexpr std::size_t kLookupBlocks = 512;  // below the limit of views per channel
 constexpr std::size_t kMaxBufferBytes = std::size_t{32} << 20;
+constexpr std::size_t kAnyBytes = SIZE_MAX;
 constexpr std::size_t kPutBlocks = 64;
 constexpr std::size_t kMaxSpans = MC_MAX_EXTENTS;
 constexpr std::uint64_t kProgressEveryNs = 50'000'000;
 constexpr int kStopCheckMs = 50;
+constexpr int kTierWaitMs = 1;
+// The tier writes at once if so much is on its way (half of its room), and else gathers blocks for a while.
+constexpr std::uint64_t kSharesUnderWay = 2;
 
 // The call succeeded; its items may have failed.
 bool items_decide(mc_status status) {
@@ -51,6 +59,10 @@ std::size_t blocks_within(std::size_t bytes, std::size_t block_bytes, std::size_
   return std::clamp<std::size_t>(bytes / block_bytes, 1, most);
 }
 
+std::size_t most_bytes(const WorkerPlan& plan, std::size_t most) {
+  return plan.at_once_bytes == 0 ? most : std::min<std::size_t>(most, plan.at_once_bytes);
+}
+
 class Worker {
  public:
   Worker(mc_client* client, const Trace& trace, const WorkerPlan& plan, std::uint64_t start_ns,
@@ -60,9 +72,9 @@ class Worker {
         plan_(plan),
         start_ns_(start_ns),
         progress_fd_(progress_fd),
-        lookup_blocks_(plan.copy ? blocks_within(kMaxBufferBytes, plan.block_bytes, kLookupBlocks)
-                                 : kLookupBlocks),
-        put_blocks_(blocks_within(kMaxBufferBytes, plan.block_bytes, kPutBlocks)),
+        lookup_blocks_(blocks_within(most_bytes(plan, plan.copy ? kMaxBufferBytes : kAnyBytes),
+                                     plan.block_bytes, kLookupBlocks)),
+        put_blocks_(blocks_within(most_bytes(plan, kMaxBufferBytes), plan.block_bytes, kPutBlocks)),
         put_buffer_(put_blocks_ * plan.block_bytes),
         copy_buffer_(plan.copy ? lookup_blocks_ * plan.block_bytes : 0),
         views_(plan.copy ? 0 : lookup_blocks_),
@@ -105,12 +117,28 @@ class Worker {
     return !stopped();
   }
 
+  // A trace is replayed faster than it was recorded, and the disk must not lose blocks for that reason.
+  // bytes: that the worker will get or put, and that may take the places of as many bytes in the pool.
+  Status wait_for_tier(std::uint64_t bytes) {
+    if (plan_.at_once_bytes == 0) return {};
+    const std::uint64_t most = kSharesUnderWay * plan_.at_once_bytes;
+    while (demoting_bytes_ > most && !stopped()) {
+      const Result<Json::Value> status = ask_status(client_);
+      if (!status) return status.error();
+      demoting_bytes_ = demoting_bytes(*status);
+      if (demoting_bytes_ > most) poll(nullptr, 0, kTierWaitMs);
+    }
+    demoting_bytes_ += bytes * plan_.workers;  // the others do the same
+    return {};
+  }
+
   Status serve(std::size_t index) {
     const std::vector<std::uint32_t>& blocks = trace_.requests[index].blocks;
     keys_.clear();
     for (const std::uint32_t block : blocks) keys_.emplace_back(plan_.key_name, block);
     std::size_t prefix = 0;
     std::size_t resident_after = 0;
+    const std::uint64_t fetched_before = result_.totals.fetched_refs;
     Status looked_up = look_up(blocks, &prefix, &resident_after);
     if (!looked_up.ok()) return looked_up;
     Status put = put_from(blocks, prefix);
@@ -125,6 +153,7 @@ class Worker {
     HitBin& bin = result_.by_request[index * plan_.hit_bins / trace_.requests.size()];
     bin.refs += blocks.size();
     bin.hits += prefix;
+    bin.fetched += totals.fetched_refs - fetched_before;
     count_in_time(0, 0, inserted);
     return {};
   }
@@ -135,6 +164,7 @@ class Worker {
     while (*prefix < blocks.size()) {
       const std::size_t first = *prefix;
       const std::size_t count = std::min(lookup_blocks_, blocks.size() - first);
+      if (Status waited = wait_for_tier(count * plan_.block_bytes); !waited.ok()) return waited;
       Status got = plan_.copy ? get_copies(blocks, first, count) : get_views(blocks, first, count);
       if (!got.ok()) return got;
       const auto begin = statuses_.begin();
@@ -160,7 +190,7 @@ class Worker {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < count && statuses_[i] == MC_OK; ++i) {
       check_view(views_[i], BlockContent(keys_[first + i], blocks[first + i]));
-      result_.totals.remote_refs += views_[i].fetched;
+      result_.totals.fetched_refs += views_[i].fetched;
       bytes += views_[i].length;
     }
     const std::uint64_t release_ns = now_ns();
@@ -228,7 +258,9 @@ class Worker {
   // Puts all blocks from the first miss on, in the order of the chain; existing blocks stay.
   Status put_from(const std::vector<std::uint32_t>& blocks, std::size_t first) {
     for (std::size_t at = first; at < blocks.size(); at += put_blocks_) {
-      Status put = put_batch(blocks, at, std::min(put_blocks_, blocks.size() - at));
+      const std::size_t count = std::min(put_blocks_, blocks.size() - at);
+      if (Status waited = wait_for_tier(count * plan_.block_bytes); !waited.ok()) return waited;
+      Status put = put_batch(blocks, at, count);
       if (!put.ok()) return put;
     }
     return {};
@@ -289,6 +321,7 @@ class Worker {
   std::vector<mc_get_item> get_items_;
   std::vector<mc_slice> put_pieces_;
   std::vector<mc_put_item> put_items_;
+  std::uint64_t demoting_bytes_ = 0;  // at most so many are on their way to the disk
   WorkerResult result_;
 };
 

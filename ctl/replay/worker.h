@@ -22,8 +22,11 @@ struct WorkerPlan {
   unsigned worker = 0;  // takes the requests worker, worker + workers, ...
   unsigned workers = 1;
   std::size_t block_bytes = 0;
-  bool copy = false;         // get by copy instead of by view
-  double speed_up = 0;       // 0: as fast as possible; else timestamps are divided by this factor
+  bool copy = false;    // get by copy instead of by view
+  double speed_up = 0;  // 0: as fast as possible; else timestamps are divided by this factor
+  // With a tier: a worker gets or puts at most so many bytes at once, and waits before while twice as many are on
+  // their way to the disk. 0: no limit, and no wait.
+  std::uint64_t at_once_bytes = 0;
   std::size_t hit_bins = 1;  // hits are also counted in this many bins over the trace
   std::string key_name;      // part of every key
   const std::atomic<bool>* stop = nullptr;  // null, or set to end the worker early

@@ -73,6 +73,38 @@ TEST(ReplayReport, HasAChartForEachQuestionAndBothColourSchemes) {
   EXPECT_NE(html.find("mcctl replay trace.jsonl --policy lru"), std::string::npos);
 }
 
+ReplaySummary summary_with_ssd() {
+  ReplaySummary summary = sample_summary();
+  summary.embedded = true;
+  summary.dram_blocks = 40;
+  summary.ssd_bytes = 60 * 16384;
+  summary.result.totals.fetched_refs = 200;
+  for (HitBin& bin : summary.result.by_request) bin.fetched = 20;
+  summary.tier = TierState{.demoted_blocks = 400,
+                           .demoted_bytes = 400 * 16384,
+                           .lost_blocks = 3,
+                           .written_bytes = 500 * 16384,
+                           .read_blocks = 210,
+                           .promoted_blocks = 90};
+  summary.hit_ratio.clear();
+  add_worker_curves(summary, 50);
+  return summary;
+}
+
+TEST(ReplayReport, TellsHitsInDramAndOnTheSsdApart) {
+  const std::string html = report_html(summary_with_ssd());
+  EXPECT_EQ(count_of(html, "<svg class=\"chart\""), 4u);
+  EXPECT_NE(html.find("of these in DRAM"), std::string::npos);
+  EXPECT_NE(html.find("10.00 % + 20.00 %"), std::string::npos);
+  const std::string table = summary_text(summary_with_ssd());
+  for (const char* row : {"hits in DRAM", "hits on the SSD", "LRU of both sizes",
+                          "share of the optimum", "85.71 %", "written / demoted", "1.25"}) {
+    EXPECT_NE(table.find(row), std::string::npos) << row << " in:\n" << table;
+  }
+  EXPECT_EQ(summary_text(sample_summary()).find("SSD"), std::string::npos);
+  EXPECT_EQ(report_html(sample_summary()).find("SSD"), std::string::npos);
+}
+
 TEST(ReplayReport, ClosesEveryElementItOpens) {
   const std::string html = report_html(sample_summary());
   for (const std::string tag : {"svg", "figure", "div", "table", "tr", "text", "circle", "main"}) {
@@ -88,6 +120,13 @@ TEST(ReplayReport, ReportOfAnEmptyReplayIsStillAPage) {
   EXPECT_EQ(html.find("nan"), std::string::npos);
 }
 
+TEST(ReplayReport, AnSsdWithoutADemotionHasNoAmplification) {
+  ReplaySummary summary = summary_with_ssd();
+  summary.tier = TierState{.written_bytes = 8192};
+  EXPECT_EQ(format_amplification(*summary.tier), "-");
+  EXPECT_EQ(report_html(summary).find("nan"), std::string::npos);
+}
+
 TEST(ReplayChart, LeavesOutInvalidNumbers) {
   Chart chart;
   chart.x.format = chart.y.format = [](double value) { return std::to_string(value); };
@@ -98,6 +137,27 @@ TEST(ReplayChart, LeavesOutInvalidNumbers) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   EXPECT_EQ(count_of(svg, "<circle"), 2u);
+}
+
+Json::Value json_of(const ReplaySummary& summary) {
+  const std::string line = summary_json(summary);
+  Json::Value json;
+  std::string errors;
+  const std::unique_ptr<Json::CharReader> reader(Json::CharReaderBuilder().newCharReader());
+  EXPECT_TRUE(reader->parse(line.data(), line.data() + line.size(), &json, &errors)) << errors;
+  return json;
+}
+
+TEST(ReplaySummaryJson, HasTheCountersOfTheTier) {
+  const Json::Value json = json_of(summary_with_ssd());
+  EXPECT_EQ(json["dram_hit_refs"].asUInt64(), 100u);
+  EXPECT_EQ(json["ssd_hit_refs"].asUInt64(), 200u);
+  EXPECT_EQ(json["remote_hit_refs"].asUInt64(), 0u);
+  EXPECT_EQ(json["ssd_demoted_bytes"].asUInt64(), 400u * 16384);
+  EXPECT_EQ(json["ssd_lost_blocks"].asUInt64(), 3u);
+  EXPECT_DOUBLE_EQ(json["ssd_write_amplification"].asDouble(), 1.25);
+  EXPECT_NEAR(json["optimum_share"].asDouble(), 300.0 / 350, 1e-6);
+  EXPECT_FALSE(json_of(sample_summary()).isMember("ssd_hit_refs"));
 }
 
 TEST(ReplaySummaryJson, IsOneLineWithTheFiguresScriptsReadAndTheirValues) {

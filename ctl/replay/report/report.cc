@@ -101,7 +101,8 @@ Chart hit_chart(const ReplaySummary& s) {
       s.unlimited()
           ? "Share of all block references so far. The pool holds every block of the trace."
           : "Share of all block references so far, beside LRU and the optimum with room for " +
-                format_count(s.reference_blocks) + " blocks.";
+                format_count(s.reference_blocks) + " blocks" +
+                (s.tier ? " in DRAM and on the SSD together." : ".");
   chart.x = {.label = "requests of the trace", .format = count};
   chart.y = {.label = "hit ratio", .format = percent, .least_top = 0.2};
   if (s.unlimited()) {
@@ -111,6 +112,7 @@ Chart hit_chart(const ReplaySummary& s) {
     chart.series.push_back({"LRU", 1, true, false, s.lru_ratio});
   }
   chart.series.push_back({"this replay (" + s.policy + ")", 0, false, false, s.hit_ratio});
+  if (s.tier) chart.series.push_back({"of these in DRAM", 3, false, true, s.dram_ratio});
   return chart;
 }
 
@@ -155,8 +157,8 @@ Chart occupancy_chart(const ReplaySummary& s) {
   const double last = s.occupancy.empty() ? 0 : s.occupancy.back().second;
   chart.note += " At the end: " + count(last) + " objects, " +
                 format_bytes(static_cast<std::uint64_t>(last) * block_bytes) + ".";
-  if (!s.unlimited() && !s.occupancy.empty()) {
-    const auto capacity = static_cast<double>(s.reference_blocks);
+  if (s.dram_blocks < s.distinct_blocks && !s.occupancy.empty()) {
+    const auto capacity = static_cast<double>(s.dram_blocks);
     chart.series.push_back(
         {"capacity", 1, true, false, {{0.0, capacity}, {s.occupancy.back().first, capacity}}});
   }
@@ -186,7 +188,15 @@ std::string tiles(const ReplaySummary& s) {
           ? "prefix hits (infinite cache " + format_percent(s.reference_ratio(s.optimum_hits)) + ")"
           : "prefix hits (LRU " + format_percent(s.reference_ratio(s.lru_hits)) + ", optimum " +
                 format_percent(s.reference_ratio(s.optimum_hits)) + ")";
-  return tile(format_percent(s.ratio(totals.hit_refs)), reference) +
+  std::string ssd;
+  if (s.tier) {
+    ssd = tile(format_percent(s.ratio(s.dram_hits())) + " + " +
+                   format_percent(s.ratio(totals.fetched_refs)),
+               "prefix hits in DRAM + on the SSD") +
+          tile(format_amplification(*s.tier), "bytes written to the SSD for each byte demoted (" +
+                                                  format_bytes(s.tier->written_bytes) + " in all)");
+  }
+  return tile(format_percent(s.ratio(totals.hit_refs)), reference) + ssd +
          tile(s.seconds > 0 ? byte_rate(bytes / s.seconds) : "-", "got and put") +
          tile(format_duration_ns(s.result.get_block.percentile_ns(0.5)), "get of a block, median") +
          tile(format_duration_ns(s.result.put_block.percentile_ns(0.5)), "put of a block, median") +
@@ -215,7 +225,8 @@ std::string report_html(const ReplaySummary& s) {
   const std::string how =
       fmt::format("{} {}, {} blocks, policy {}, {}", format_count(s.workers),
                   s.workers == 1 ? "worker" : "workers", format_bytes(s.block_bytes), s.policy,
-                  s.embedded ? "embedded pool" : "agent of this host");
+                  s.tier ? "embedded pool with an SSD of " + format_bytes(s.ssd_bytes)
+                         : std::string(s.embedded ? "embedded pool" : "agent of this host"));
   return fmt::format(kPage, "style"_a = kPageStyle, "trace"_a = html_escape(s.trace),
                      "how"_a = html_escape(how), "tiles"_a = tiles(s), "charts"_a = charts,
                      "summary"_a = summary, "latencies"_a = latencies,

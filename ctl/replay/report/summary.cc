@@ -42,8 +42,19 @@ std::string format_percent(double ratio) {
   return text;
 }
 
+std::string format_amplification(const TierState& tier) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f", tier.amplification());
+  return tier.demoted_bytes == 0 ? "-" : text;
+}
+
 double ReplaySummary::ratio(std::uint64_t hits) const {
   return share(hits, result.totals.block_refs);
+}
+
+double ReplaySummary::optimum_share() const {
+  const double optimum = reference_ratio(optimum_hits);
+  return optimum == 0 ? 0 : ratio(result.totals.hit_refs) / optimum;
 }
 
 double ReplaySummary::reference_ratio(std::uint64_t hits) const { return share(hits, trace_refs); }
@@ -54,10 +65,12 @@ void add_worker_curves(ReplaySummary& summary, std::size_t request_count) {
   for (std::size_t i = 0; i < bins.size(); ++i) {
     sum.refs += bins[i].refs;
     sum.hits += bins[i].hits;
+    sum.fetched += bins[i].fetched;
     if (sum.refs == 0) continue;
     const double x = static_cast<double>(request_count) * static_cast<double>(i + 1) /
                      static_cast<double>(bins.size());
     summary.hit_ratio.emplace_back(x, share(sum.hits, sum.refs));
+    if (summary.tier) summary.dram_ratio.emplace_back(x, share(sum.hits - sum.fetched, sum.refs));
   }
 
   const std::vector<TimeBin>& times = summary.result.by_time;
@@ -81,7 +94,8 @@ void add_worker_curves(ReplaySummary& summary, std::size_t request_count) {
     summary.put_rate.emplace_back(middle_s, static_cast<double>(bin.put_bytes) / (end_s - begin_s));
     if (summary.occupancy_is_estimate) {
       summary.occupancy.emplace_back(
-          end_s, static_cast<double>(std::min(inserted, summary.reference_blocks)));
+          end_s, static_cast<double>(
+                     std::min(inserted, std::min(summary.dram_blocks, summary.distinct_blocks))));
     }
   }
 }
@@ -105,6 +119,20 @@ void add_reference_curves(ReplaySummary& summary, const Trace& trace) {
   }
 }
 
+namespace {
+
+void add_tier_rows(const TierState& tier, std::vector<std::pair<std::string, std::string>>& rows) {
+  rows.emplace_back("demoted to the SSD", format_bytes(tier.demoted_bytes) + " in " +
+                                              format_count(tier.demoted_blocks) + " blocks");
+  rows.emplace_back("  not written", format_count(tier.lost_blocks) + " blocks");
+  rows.emplace_back("written to the SSD", format_bytes(tier.written_bytes));
+  rows.emplace_back("  written / demoted", format_amplification(tier));
+  rows.emplace_back("read from the SSD", format_count(tier.read_blocks) + " blocks, " +
+                                             format_count(tier.promoted_blocks) + " promoted");
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> summary_rows(const ReplaySummary& summary) {
   const WorkerTotals& totals = summary.result.totals;
   std::vector<std::pair<std::string, std::string>> rows;
@@ -118,23 +146,35 @@ std::vector<std::pair<std::string, std::string>> summary_rows(const ReplaySummar
   add("capacity", summary.capacity_blocks == 0
                       ? "unlimited, in a pool of " + format_bytes(summary.pool_bytes)
                       : format_count(summary.capacity_blocks) + " blocks");
+  if (summary.tier) add("SSD", format_bytes(summary.ssd_bytes));
   add("prefix hits", format_count(totals.hit_refs));
   add("prefix hit ratio", format_percent(summary.ratio(totals.hit_refs)));
   if (summary.hosts > 0) {
-    const std::uint64_t local = totals.hit_refs - std::min(totals.hit_refs, totals.remote_refs);
+    const std::uint64_t local = summary.dram_hits();
     const std::uint64_t missed = totals.block_refs - totals.hit_refs;
     add("hosts", format_count(summary.hosts));
     add("  hits on the own host",
         format_count(local) + ", " + format_percent(summary.ratio(local)));
-    add("  hits on another host", format_count(totals.remote_refs) + ", " +
-                                      format_percent(summary.ratio(totals.remote_refs)));
+    add("  hits on another host", format_count(totals.fetched_refs) + ", " +
+                                      format_percent(summary.ratio(totals.fetched_refs)));
     add("  misses", format_count(missed) + ", " + format_percent(summary.ratio(missed)));
+  }
+  if (summary.tier) {
+    add("  hits in DRAM", format_count(summary.dram_hits()) + ", " +
+                              format_percent(summary.ratio(summary.dram_hits())));
+    add("  hits on the SSD", format_count(totals.fetched_refs) + ", " +
+                                 format_percent(summary.ratio(totals.fetched_refs)));
   }
   if (summary.unlimited()) {
     add("  an infinite cache", format_percent(summary.reference_ratio(summary.optimum_hits)));
   } else {
-    add("  LRU of that size", format_percent(summary.reference_ratio(summary.lru_hits)));
+    add(summary.tier ? "  LRU of both sizes" : "  LRU of that size",
+        format_percent(summary.reference_ratio(summary.lru_hits)));
     add("  the optimum", format_percent(summary.reference_ratio(summary.optimum_hits)));
+  }
+  if (summary.tier) {
+    add("  share of the optimum", format_percent(summary.optimum_share()));
+    add_tier_rows(*summary.tier, rows);
   }
   add("evictions", summary.evictions ? (summary.evictions_exact ? "" : "at most ") +
                                            format_count(*summary.evictions)
@@ -188,9 +228,26 @@ std::string summary_json(const ReplaySummary& summary) {
   count("hit_refs", totals.hit_refs);
   json["hit_ratio"] = summary.ratio(totals.hit_refs);
   json["hosts"] = summary.hosts;
-  count("remote_hit_refs", totals.remote_refs);
+  count("remote_hit_refs", summary.tier ? 0 : totals.fetched_refs);
   json["lru_hit_ratio"] = summary.reference_ratio(summary.lru_hits);
   json["optimum_hit_ratio"] = summary.reference_ratio(summary.optimum_hits);
+  if (summary.tier) {
+    const TierState& tier = *summary.tier;
+    count("ssd_bytes", summary.ssd_bytes);
+    count("dram_hit_refs", summary.dram_hits());
+    count("ssd_hit_refs", totals.fetched_refs);
+    count("ssd_demoted_blocks", tier.demoted_blocks);
+    count("ssd_demoted_bytes", tier.demoted_bytes);
+    count("ssd_lost_blocks", tier.lost_blocks);
+    count("ssd_written_bytes", tier.written_bytes);
+    count("ssd_copied_bytes", tier.copied_bytes);
+    count("ssd_dropped_blocks", tier.dropped_blocks);
+    count("ssd_read_blocks", tier.read_blocks);
+    count("ssd_promoted_blocks", tier.promoted_blocks);
+    count("ssd_on_the_way_blocks", tier.on_the_way_blocks);
+    json["optimum_share"] = summary.optimum_share();
+    json["ssd_write_amplification"] = tier.amplification();
+  }
   count("wrong_bytes", totals.wrong_bytes);
   count("failed_gets", totals.failed_gets);
   count("failed_puts", totals.failed_puts);

@@ -6,6 +6,7 @@
 // Trusts: its maker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "ctl/replay/records.h"
+#include "ctl/replay/tier_state.h"
 #include "ctl/replay/trace.h"
 
 namespace mc::ctl {
@@ -30,16 +32,20 @@ struct ReplaySummary {
   std::uint64_t distinct_blocks = 0;
   std::uint64_t capacity_blocks = 0;  // as requested; 0: unlimited
   std::uint64_t pool_bytes = 0;
-  std::uint64_t reference_blocks = 0;  // cache size of the reference policies
+  std::uint64_t dram_blocks = 0;       // that the pool holds
+  std::uint64_t ssd_bytes = 0;         // of the tier; 0: none
+  std::uint64_t reference_blocks = 0;  // cache size of the reference policies: DRAM and SSD
   double seconds = 0;
   WorkerResult result;
+  std::optional<TierState> tier;  // counters of the replay
   std::optional<std::uint64_t> evictions;
   bool evictions_exact = true;   // false: an upper bound
   std::uint64_t trace_refs = 0;  // block references of the reference policies
   std::uint64_t lru_hits = 0;
   std::uint64_t optimum_hits = 0;
 
-  Curve hit_ratio;  // requests, share of the block references so far
+  Curve hit_ratio;   // requests, share of the block references so far
+  Curve dram_ratio;  // the same, of the hits that no disk had to serve; only with a tier
   Curve lru_ratio;
   Curve optimum_ratio;
   Curve occupancy;  // seconds, objects
@@ -48,7 +54,12 @@ struct ReplaySummary {
   bool occupancy_is_estimate = false;  // an embedded pool does not report its objects
 
   bool unlimited() const { return reference_blocks >= distinct_blocks; }
+  std::uint64_t dram_hits() const {
+    const std::uint64_t hits = result.totals.hit_refs;
+    return hits - std::min(hits, result.totals.fetched_refs);
+  }
   double ratio(std::uint64_t hits) const;            // of the block references replayed
+  double optimum_share() const;                      // prefix hits, of those of the optimum
   double reference_ratio(std::uint64_t hits) const;  // of the block references of the whole trace
 };
 
@@ -70,6 +81,7 @@ std::string summary_json(const ReplaySummary& summary);  // one line
 std::string report_html(const ReplaySummary& summary);
 
 std::string format_percent(double ratio);
+std::string format_amplification(const TierState& tier);
 
 // Two reference policies. Both functions return prefix hits: block references served while every
 // earlier block of the same request was also a hit. capacity_blocks: the size of the cache.

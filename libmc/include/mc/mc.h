@@ -248,7 +248,7 @@ typedef struct mc_view {
   uint64_t version;
   uint64_t checksum; /* CRC-64/XZ of the object's bytes, seeded with the key's hash */
   uint32_t span_count;
-  uint32_t fetched;  /* 1: fetched from another host by this call; 0: already on this host */
+  uint32_t fetched;  /* 1: this call fetched the object from another host or a disk */
   uint32_t entry;    /* internal */
   uint64_t pin;      /* internal */
   mc_client* client; /* internal */
