@@ -135,6 +135,33 @@ TEST(TierLog, AFullDiskKeepsTheObjectsThatAreRead) {
   for (int hot = 0; hot < 50; ++hot) EXPECT_TRUE(rig.has(key_of(hot), 1));
 }
 
+TEST(TierLog, IfCopiesRunShortTheObjectsThatAreReadMostStay) {
+  LogRig rig({});
+  rig.settle();
+  constexpr int kHot = 150, kWarm = 900, kRounds = 80;
+  const auto read_or_put = [&rig](int i) {
+    if (rig.has(key_of(i), 1)) return true;
+    EXPECT_TRUE(rig.begin_put(key_of(i), 1, 9'000)) << i;
+    return false;
+  };
+  // More objects are read than the bytes for copies can keep.
+  int hot_misses = 0, warm_misses = 0, next = kHot + kWarm;
+  fill(rig, next);
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(rig.begin_put(key_of(next++), 1, 9'000));
+    rig.settle();
+    for (int i = 0; i < kHot; ++i) hot_misses += read_or_put(i) ? 0 : 1;
+    if (round % 8 != 0) continue;
+    for (int i = kHot; i < kHot + kWarm; ++i) warm_misses += read_or_put(i) ? 0 : 1;
+  }
+  const DiskReport report = rig.log().report()[0];
+  EXPECT_GT(report.cleaner.dropped, 1'000u);
+  EXPECT_GT(warm_misses, kWarm);
+  EXPECT_LT(hot_misses, kHot * kRounds / 100);
+  EXPECT_LT(static_cast<double>(report.cleaner.copied_bytes),
+            0.3 * static_cast<double>(report.log.new_bytes));
+}
+
 TEST(TierLog, ADamagedObjectIsToldAsSuchAndTheOthersAreServed) {
   LogRig rig({});
   rig.settle();

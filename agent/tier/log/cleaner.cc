@@ -16,10 +16,22 @@ constexpr std::uint64_t kRemovalShare = 512;  // removals take at most 1/512 of 
 
 }  // namespace
 
-bool Cleaner::may_copy() const {
+double Cleaner::copies_left_bytes() const {
   const auto granted = static_cast<double>(kCopiedSegments * place_.segment_bytes);
-  return segments_.free_count() > 0 && static_cast<double>(counters_.copied_bytes) <
-                                           granted + kCopyShare * static_cast<double>(new_bytes_);
+  return granted + kCopyShare * static_cast<double>(new_bytes_) -
+         static_cast<double>(counters_.copied_bytes);
+}
+
+bool Cleaner::may_copy() const { return segments_.free_count() > 0 && copies_left_bytes() > 0; }
+
+// The fewer bytes are left for copies, the more reads a record needs. A reader of a chain reads its first objects in
+// each case, so the ends of chains leave first.
+std::uint32_t Cleaner::uses_to_stay() const {
+  const double left = copies_left_bytes();
+  auto enough = static_cast<double>(kCopiedSegments * place_.segment_bytes);
+  std::uint32_t uses = 1;
+  for (; left < enough && uses <= UINT8_MAX / 2; enough /= 2) uses *= 2;
+  return uses;
 }
 
 // Whether the copies of all live records, with their headers in a footer, leave half of the segment.
@@ -192,7 +204,7 @@ void Cleaner::read_all() {
 bool Cleaner::stays(const TierEntry& entry) const {
   if ((entry.flags & kEntryDamaged) != 0) return false;
   if (!evicting_) return true;
-  return entry.uses > 0 && may_copy();
+  return entry.uses >= uses_to_stay() && may_copy();
 }
 
 void Cleaner::look_at(const RecordWalk::Found& found) {

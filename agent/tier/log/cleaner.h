@@ -12,7 +12,8 @@
 //   room, the segment that was opened first, since removals stay as long as earlier segments do: its records
 //   stay while copies may be made.
 //   Copies of objects take at most a quarter of the bytes that puts have written, and need a free
-//   segment: else the records of the oldest segment leave.
+//   segment: else the records of the oldest segment leave. As these bytes run short, only records stay that were
+//   read often.
 // Threads: the agent's loop.
 // Owns: the records of the segment, and the bytes of copies that are under way.
 // Trusts: its caller. Bytes from the disk are checked.
@@ -118,7 +119,10 @@ class Cleaner {
   void see(std::uint32_t number);
   std::uint32_t choose();
   void begin_with(std::uint32_t victim);
+  double copies_left_bytes() const;
   bool may_copy() const;
+  // The reads that a record of the oldest segment needs to stay.
+  std::uint32_t uses_to_stay() const;
   bool gains(std::uint32_t number) const;
   void take_footer(JobEnd end);
   void read_all();
