@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/core.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "agent/embedded.h"
 #include "ctl/command.h"
@@ -66,6 +69,13 @@ EXIT STATUS
   };
 }
 
+// Warnings of an embedded agent. Standard output is for the data of the verbs.
+void log_to_standard_error() {
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("mcctl", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
+  spdlog::set_level(spdlog::level::warn);
+}
+
 int run(std::vector<std::string> words) {
   Context context;
   Verb program = program_of(context);
@@ -97,6 +107,7 @@ int run(std::vector<std::string> words) {
 }  // namespace mc::ctl
 
 int main(int argc, char** argv) {
+  mc::ctl::log_to_standard_error();
   mc::agent::register_embedded_agent();
   return mc::ctl::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

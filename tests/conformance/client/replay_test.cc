@@ -27,9 +27,10 @@ class Replay : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   // The output of mcctl replay for the first requests of the recorded hour.
-  std::string run(const std::string& options) {
-    const std::string command =
-        "cd " + directory_ + " && " MC_TEST_BIN "/mcctl replay trace.jsonl " + options + " 2>&1";
+  std::string run(const std::string& options, const std::string& errors = "2>&1") {
+    const std::string command = "cd " + directory_ +
+                                " && " MC_TEST_BIN "/mcctl replay trace.jsonl " + options + " " +
+                                errors;
     FILE* const pipe = ::popen(command.c_str(), "r");
     std::string output;
     char text[4096];
@@ -40,14 +41,13 @@ class Replay : public ::testing::Test {
   }
   // The report as JSON, by one worker with a pool in its process.
   Json::Value report(const std::string& options) {
-    const std::string output = run("--embedded --workers 1 --json " + options);
+    const std::string output = run("--embedded --workers 1 --json " + options, "");
     EXPECT_EQ(exit_status_, 0) << output;
-    const std::size_t end = output.find_last_not_of('\n');
-    const std::size_t line = output.rfind('\n', end);
-    const std::string last = output.substr(line == std::string::npos ? 0 : line + 1);
     Json::Value json;
     const std::unique_ptr<Json::CharReader> reader(Json::CharReaderBuilder().newCharReader());
-    EXPECT_TRUE(reader->parse(last.data(), last.data() + last.size(), &json, nullptr)) << output;
+    const char* const end = output.data() + output.size();
+    EXPECT_TRUE(output.starts_with('{') && reader->parse(output.data(), end, &json, nullptr))
+        << output;
     return json;
   }
 
