@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an agent says about its tier on local disks, and the file of a tier that lives as long as a replay.
+// The counters of an agent's tier on local disks, and the file of a tier that lives as long as a replay.
 // Threads: the main thread.
 // Owns: an SsdFile owns its file.
 // Trusts: nothing in the agent's answers; a missing field is 0.
