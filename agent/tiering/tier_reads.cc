@@ -286,10 +286,13 @@ void TierReads::deliver(Read& read, const tier::LogEnd& end) {
       return;
     }
   }
-  const auto bringing = std::ranges::stable_partition(
-      read.readers, [](const Reader& reader) { return !reader.brings(); });
-  for (const Reader& reader : bringing) settle(reader, gone ? MC_NOT_FOUND : MC_NO_SPACE);
-  read.readers.erase(bringing.begin(), bringing.end());
+  const auto bringing =
+      std::stable_partition(read.readers.begin(), read.readers.end(),
+                            [](const Reader& reader) { return !reader.brings(); });
+  for (auto reader = bringing; reader != read.readers.end(); ++reader) {
+    settle(*reader, gone ? MC_NOT_FOUND : MC_NO_SPACE);
+  }
+  read.readers.erase(bringing, read.readers.end());
   std::vector<shm::Word64*> pins;
   for (const Reader& reader : read.readers) pins.push_back(reader.its_item().pin);
   if (pins.empty() ||

@@ -30,7 +30,7 @@ std::uint32_t Cleaner::uses_to_stay() const {
   const double left = copies_left_bytes();
   auto enough = static_cast<double>(kCopiedSegments * place_.segment_bytes);
   std::uint32_t uses = 1;
-  for (; left < enough && uses <= UINT8_MAX / 2; enough /= 2) uses *= 2;
+  for (; left < enough && uses <= kMostUses / 2; enough /= 2) uses *= 2;
   return uses;
 }
 
