@@ -59,7 +59,7 @@ void ClusterNode::Orders::on_report_verdict(const metadata::PublishItem& item,
 
 void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
   LocalDisks* const disks = disks_of(node_.tenants_);
-  const auto drops = std::make_shared<DiskDrops>(DiskDrops{std::move(done)});
+  const auto drops = std::make_shared<DiskDrops>(DiskDrops{while_linked(std::move(done))});
   for (const metadata::RemoveItem& item : order.items) {
     node_.fetcher_->locations().forget(item.hash);
     node_.fetcher_->dropped(item.hash, item.up_to_version);
@@ -82,7 +82,8 @@ void ClusterNode::Orders::on_drop_matching(const wire::Match& match,
   if (match.name_space.empty()) return drop_matching_everywhere(match, std::move(reply));
   ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
   if (tenant == nullptr) return reply(wire::RemoveMatchingAnswer());
-  node_.drop_matching(*tenant, match, {partition_, node_.masters_.count()}, std::move(reply));
+  node_.drop_matching(*tenant, match, {partition_, node_.masters_.count()},
+                      while_linked(std::move(reply)));
 }
 
 // In all namespaces. The first failure is the answer.
@@ -117,7 +118,8 @@ void ClusterNode::Orders::drop_matching_everywhere(const wire::Match& match,
 void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
   ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
   if (tenant == nullptr) return reply(wire::ListAnswer());
-  node_.walks_.list(*tenant, match, {partition_, node_.masters_.count()}, std::move(reply));
+  node_.walks_.list(*tenant, match, {partition_, node_.masters_.count()},
+                    while_linked(std::move(reply)));
 }
 
 void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {

@@ -6,6 +6,10 @@
 // Owns: Nothing. The node outlives this object.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <utility>
+
 #include "agent/cluster/cluster_node.h"
 
 namespace mc::agent {
@@ -33,8 +37,17 @@ class ClusterNode::Orders final : public MasterOrders {
   void drop_matching_everywhere(const metadata::wire::Match& match,
                                 Reply<metadata::wire::RemoveMatchingAnswer> reply);
 
+  // The answer is not given any more when the link has ended.
+  template <typename Answer>
+  std::function<void(Answer)> while_linked(std::function<void(Answer)> answer) const {
+    return [answer = std::move(answer), link = std::weak_ptr(link_)](Answer with) {
+      if (!link.expired()) answer(std::move(with));
+    };
+  }
+
   ClusterNode& node_;
   const std::uint32_t partition_;
+  const std::shared_ptr<bool> link_ = std::make_shared<bool>(true);
 };
 
 }  // namespace mc::agent

@@ -121,12 +121,9 @@ bool PeerServer::bring(MemberId from, const AskRequest& ask, std::size_t number)
   if (tenant == nullptr) return false;
   AskRequest head = ask;
   head.keys.clear();
-  const auto same = std::ranges::find_if(bringing_, [&](const Bringing& each) {
-    return each.from == from && each.request->items.front().name == shared_name_of(key);
-  });
-  if (same != bringing_.end()) {  // asked again
-    same->ask = std::move(head);
-    same->number = number;
+  if (const auto same = bringing_.find({from, key}); same != bringing_.end()) {  // asked again
+    same->second.ask = std::move(head);
+    same->second.number = number;
     return true;
   }
   if (bringing_.size() >= kMostBringing) return true;  // the asker asks again
@@ -136,23 +133,24 @@ bool PeerServer::bring(MemberId from, const AskRequest& ask, std::size_t number)
   request->deadline_ns = operations_.now_ns() + kBringNs;
   request->items.emplace_back().name = shared_name_of(key);
   request->open_count = 1;
-  bringing_.push_back({from, std::move(head), number, request});
+  bringing_[{from, key}] = {std::move(head), number, request};
   disks->begin_item(request, 0, operations_.now_ns());
   return true;
 }
 
 bool PeerServer::has_answers() const {
-  return std::ranges::any_of(bringing_, [&](const Bringing& each) {
-    return each.request->over() || operations_.now_ns() >= each.request->deadline_ns;
+  return std::ranges::any_of(bringing_, [&](const auto& each) {
+    const RemoteRequest& request = *each.second.request;
+    return request.over() || operations_.now_ns() >= request.deadline_ns;
   });
 }
 
-void PeerServer::answer_brought(const Bringing& brought) {
+void PeerServer::answer_brought(MemberId from, const metadata::KeyHash& key,
+                                const Bringing& brought) {
   const RemoteRequest::Item& item = brought.request->items.front();
-  const metadata::KeyHash key{item.name.hi, item.name.lo};
   // The lease may be over by now.
   if (!masters_.readable(key, peers_.self())) return;
-  Answers answers(*this, brought.from, brought.ask.request);
+  Answers answers(*this, from, brought.ask.request);
   const bool is_gone = item.status == MC_NOT_FOUND || item.status == MC_CORRUPT;
   if (item.status == MC_OK || is_gone) {
     answer(answers, brought.ask, brought.number, key);
@@ -194,14 +192,15 @@ void PeerServer::poll() {
   }
   std::size_t answers = kMostAnswers;
   for (auto at = bringing_.begin(); at != bringing_.end() && answers > 0;) {
-    const bool late = operations_.now_ns() >= at->request->deadline_ns;
-    if (!late && !at->request->over()) {
+    RemoteRequest& request = *at->second.request;
+    const bool late = operations_.now_ns() >= request.deadline_ns;
+    if (!late && !request.over()) {
       ++at;
       continue;
     }
-    at->request->abandoned = true;
+    request.abandoned = true;
     if (!late) {
-      answer_brought(*at);
+      answer_brought(at->first.first, at->first.second, at->second);
       --answers;
     }
     at = bringing_.erase(at);

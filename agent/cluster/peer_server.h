@@ -11,8 +11,9 @@
 
 #include <deque>
 #include <functional>
-#include <list>
+#include <map>
 #include <memory>
+#include <utility>
 #include <variant>
 
 #include "agent/cluster/fetch/fetcher.h"
@@ -59,8 +60,7 @@ class PeerServer {
   };
   // An object on its way from a disk.
   struct Bringing {
-    MemberId from = 0;
-    AskRequest ask;          // without the keys
+    AskRequest ask;          // without the keys; the latest question
     std::size_t number = 0;  // of the key in the question
     std::shared_ptr<RemoteRequest> request;
   };
@@ -69,7 +69,7 @@ class PeerServer {
   void answer(Answers& answers, const AskRequest& ask, std::size_t number,
               const metadata::KeyHash& key);
   bool bring(MemberId from, const AskRequest& ask, std::size_t number);
-  void answer_brought(const Bringing& brought);
+  void answer_brought(MemberId from, const metadata::KeyHash& key, const Bringing& brought);
   template <typename Message>
   bool waits_for_member(MemberId from, const Message& message, std::uint64_t most_ns);
   std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);
@@ -82,7 +82,7 @@ class PeerServer {
   CopyKeeper& copies_;
   StripeHolder& stripes_;
   std::deque<Waiting> waiting_;
-  std::list<Bringing> bringing_;
+  std::map<std::pair<MemberId, metadata::KeyHash>, Bringing> bringing_;
   std::uint64_t asks_served_ = 0;
 };
 

@@ -29,9 +29,8 @@ void Removals::begin(const std::shared_ptr<RemoteRequest>& remote_request, Clust
       what.generation = tenant.generation_of(entry);
     }
     if (const LocalDisks* const disks = tenant.disks()) {
-      what.unsure = disks->recovering();
-      what.disk_version =
-          what.unsure ? tenant.latest_version() : disks->version_of(shared_name_of(what.name));
+      what.on_disk = disks->version_of(shared_name_of(what.name)) != 0;
+      what.up_to_version = tenant.latest_version();
     }
     fetcher_.locations().forget(what.name);
     parts[masters_.partition_of(what.name)].push_back(what);
@@ -106,8 +105,7 @@ bool Removals::decide(Removal& removal, const Removal::Doomed& what, metadata::L
                             tenant.book().row(entry).version <= what.version)) {
     tenant.drop(entry);
   }
-  const bool removed = said == metadata::Lookup::kFound || what.generation != 0 ||
-                       (what.disk_version != 0 && !what.unsure);
+  const bool removed = said == metadata::Lookup::kFound || what.generation != 0 || what.on_disk;
   settle(removal, what,
          reply.unconfirmed != 0 ? MC_TIMEOUT
          : removed              ? MC_OK
@@ -121,11 +119,10 @@ void Removals::settle(Removal& removal, const Removal::Doomed& what, mc_status s
   const auto end = [this, request = removal.remote_request, item = what.item](mc_status with) {
     operations_.settle(*request, request->items[item], with);
   };
-  // An object that was in the pool may have left for a disk meanwhile.
-  const std::uint64_t version = std::max(what.version, what.disk_version);
   LocalDisks* const disks = removal.tenant()->disks();
-  if (disks == nullptr || version == 0) return end(status);
-  disks->drop(shared_name_of(what.name), version,
+  if (disks == nullptr) return end(status);
+  // Later versions are of puts that came since then.
+  disks->drop(shared_name_of(what.name), what.up_to_version,
               [end, status](bool durable) { end(durable ? status : MC_DISK_AWAY); });
 }
 

@@ -37,10 +37,10 @@ struct Removal final : Operation {
   struct Doomed {  // an item of the remote request
     std::size_t item = 0;
     metadata::KeyHash name;
-    std::uint64_t version = 0;       // of the object on this host, or 0
-    std::uint64_t generation = 0;    // of the object's index entry, or 0
-    std::uint64_t disk_version = 0;  // of the object on the host's disks, or 0
-    bool unsure = false;             // the disks are still being read
+    std::uint64_t version = 0;        // of the object on this host, or 0
+    std::uint64_t generation = 0;     // of the object's index entry, or 0
+    bool on_disk = false;             // a disk of this host has the object
+    std::uint64_t up_to_version = 0;  // of objects on disks
   };
 
   Removal(Removals& with, std::shared_ptr<RemoteRequest> of, std::uint32_t partition_of_keys)

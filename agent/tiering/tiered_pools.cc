@@ -146,8 +146,7 @@ void TieredPools::drop(const SharedName& name, std::uint64_t up_to_version, Drop
 bool TieredPools::begin(Drop& drop) {
   const tier::ObjectName object{.given = tier_key_of(drop.name)};
   const auto latest = log_.latest_version(object);
-  const bool later = latest.value_or(0) > drop.up_to_version;
-  if (later || !(log_.recovering() || log_.may_bring_back(object))) {
+  if (latest.value_or(0) > drop.up_to_version) {
     if (drop.done) drop.done(true);
     return true;
   }
@@ -160,6 +159,7 @@ bool TieredPools::begin(Drop& drop) {
       return true;
     }
   }
+  // A disk that failed may have objects that nobody knows any more, so the log decides.
   const auto ticket = log_.remove(object);
   if (!ticket) return false;
   new_work_ = true;
@@ -178,7 +178,8 @@ bool TieredPools::begin(Drop& drop) {
 }
 
 void TieredPools::begin_waiting_drops() {
-  while (!waiting_drops_.empty()) {
+  constexpr int kAtOnce = 256;
+  for (int i = 0; i < kAtOnce && !waiting_drops_.empty(); ++i) {
     Drop& drop = waiting_drops_.front();
     const std::uint64_t version = version_of(drop.name);
     const std::shared_ptr<Tenant> tenant = tenant_of(drop.name);

@@ -341,7 +341,7 @@ TEST_F(SharedDisksTest, APutThatIsRefusedAfterItsEvictionLeavesTheDisk) {
   }
 }
 
-TEST_F(SharedDisksTest, APutThatNoMasterKnowsIsAnnouncedAfterTheReport) {
+TEST_F(SharedDisksTest, APutThatNoMasterKnowsYieldsInTheReport) {
   master_.is_ready = false;
   ASSERT_EQ(put("a", 1, kObjectBytes, false), ObjectStore::Put::kStored);
   flush();
@@ -350,9 +350,10 @@ TEST_F(SharedDisksTest, APutThatNoMasterKnowsIsAnnouncedAfterTheReport) {
   settle();
   restart();
   rig_.recover();
-  EXPECT_THAT(report(), IsEmpty()) << "the report would replace other hosts' objects";
+  EXPECT_THAT(report(), ElementsAre(Is(What::kCreated, true)))
+      << "the report would replace other hosts' objects";
   master_.is_ready = true;
-  EXPECT_THAT(told(), ElementsAre(Is(What::kCreated, true)));
+  EXPECT_THAT(told(), IsEmpty());
   EXPECT_THAT(report(), ElementsAre(Is(What::kHolds, true))) << "the master knows the put by now";
 }
 
@@ -391,6 +392,28 @@ TEST_F(SharedDisksTest, ADropDuringTheRecoveryIsDurable) {
   EXPECT_TRUE(drop("a", version));
   rig_.recover();
   EXPECT_THAT(report(), IsEmpty());
+}
+
+TEST_F(SharedDisksTest, ADropAfterAFailureOfTheDiskIsNotDurable) {
+  put_and_evict("a", 1);
+  const std::uint64_t version = version_on_disk("a");
+  settle();
+  rig_.disk().vanish();
+  put_and_evict("b", 1);
+  settle();
+  EXPECT_EQ(version_on_disk("a"), 0u);
+  EXPECT_FALSE(drop("a", version)) << "the disk may come back with the object";
+}
+
+// The second drop waits for the removal of the first one.
+TEST_F(SharedDisksTest, ADropOfAnObjectThatIsBeingDroppedIsDurable) {
+  put_and_evict("a", 1);
+  const std::uint64_t version = version_on_disk("a");
+  settle();
+  pools_->drop(shared_name_of(name_of("a")), version, {});
+  const std::uint64_t removals = rig_.log().report().front().log.removals;
+  EXPECT_TRUE(drop("a", version));
+  EXPECT_EQ(rig_.log().report().front().log.removals, removals + 1);
 }
 
 TEST_F(SharedDisksTest, ACopyReplacesAnEarlierObjectOnTheDisk) {

@@ -295,7 +295,14 @@ bool Fetcher::serve_own(Fetch& fetch, const FoundObject& found) {
     fetch.at = Step::kLocate;
     return true;
   }
-  fetch.readers.serve_own(operations_, *fetch.tenant());
+  ClusterTenant& tenant = *fetch.tenant();
+  fetch.readers.serve_own(operations_, tenant);
+  if (tenant.disks() != nullptr && tenant.disks()->version_of(shared_name_of(fetch.name)) != 0) {
+    for (const auto& [request, item] : fetch.readers.take_untried()) {
+      // A reader that the disks cannot serve may join this fetch again.
+      if (request->items[item].open) read_own_disks(request, item, tenant);
+    }
+  }
   if (!fetch.readers.empty()) return false;
   end(fetch);
   return true;

@@ -60,6 +60,16 @@ void WaitingReaders::serve_own(OperationTable& operations, const ClusterTenant& 
   });
 }
 
+std::vector<std::pair<std::shared_ptr<RemoteRequest>, std::size_t>> WaitingReaders::take_untried() {
+  std::vector<std::pair<std::shared_ptr<RemoteRequest>, std::size_t>> untried;
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    const bool is_untried = waiter.its_item().otherwise == MC_NOT_FOUND;
+    if (is_untried) untried.emplace_back(waiter.remote_request, waiter.item);
+    return is_untried;
+  });
+  return untried;
+}
+
 void WaitingReaders::fail(OperationTable& operations, mc_status status) {
   for (const Waiter& waiter : std::exchange(waiters_, {})) {
     waiter.settle(operations, status == MC_NOT_FOUND ? waiter.its_item().otherwise : status);

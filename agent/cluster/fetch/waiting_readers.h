@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "agent/cluster/fetch/fetch_counters.h"
@@ -33,6 +34,8 @@ class WaitingReaders {
   void serve(OperationTable& operations, FetchedObject& object, FetchCounters& counters);
   // Serves the readers with the object of this host, if the host has the object.
   void serve_own(OperationTable& operations, const ClusterTenant& tenant);
+  // Takes out the readers whose objects were not looked for on this host's disks.
+  std::vector<std::pair<std::shared_ptr<RemoteRequest>, std::size_t>> take_untried();
   // Ends all readers without the object.
   void fail(OperationTable& operations, mc_status status);
   // Ends the readers whose own deadline has passed.

@@ -421,6 +421,18 @@ void Announcer::name(MasterStream& stream, ClusterTenant& tenant, const Change& 
   tenant.changes().push_back(later);
 }
 
+// The mark of a record may be older than the verdict. So the report names the put, with the removals that this host
+// has heard, and the put yields.
+void Announcer::name_disk_object(MasterStream& stream, ClusterTenant& tenant, PublishItem item,
+                                 SharedObject::Unannounced unannounced,
+                                 std::vector<PublishItem>& items) {
+  if (unannounced == SharedObject::Unannounced::kPut) item.what = PublishItem::What::kCreated;
+  items.push_back(item);
+  if (unannounced != SharedObject::Unannounced::kNo) {
+    stream.reported.push_back({&tenant, {item, kNoEntry}});
+  }
+}
+
 // Names a bounded part of a namespace's objects that are on disks only. Returns false at the end.
 bool Announcer::name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
                                   std::vector<PublishItem>& items) {
@@ -432,8 +444,7 @@ bool Announcer::name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
         if (masters_.partition_of(item.hash) != stream.partition) return;
         const std::uint32_t entry = tenant.find(item.hash);
         if (entry == kNoEntry) {
-          name(stream, tenant, {item, kNoEntry},
-               static_cast<VersionBook::Unannounced>(object.unannounced), items);
+          name_disk_object(stream, tenant, item, object.unannounced, items);
         } else if (const auto row = tenant.book().row(entry); row.version == object.version) {
           // The object may have come into the pool since the walk over the pool.
           name(stream, tenant, {tenant.item_of(entry), entry}, row.unannounced, items);
@@ -445,10 +456,6 @@ bool Announcer::name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
 
 void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   if (verdict == Verdict::kAccepted || verdict == Verdict::kFull) return;
-  if (item.on_disk && on_disk(item)) {
-    ++counters_.refused;
-    disks_of(tenants_)->drop(shared_name_of(item.hash), item.version, {});
-  }
   for (const auto& tenant : tenants_) {
     if (item.attributes.striped) {
       for (const StripeSet* const set : tenant->stripes().sealed(item.hash, item.version)) {
@@ -471,6 +478,9 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
     tenant->drop(entry);
     return;
   }
+  if (!on_disk(item)) return;
+  ++counters_.refused;
+  disks_of(tenants_)->drop(shared_name_of(item.hash), item.version, {});
 }
 
 }  // namespace mc::agent

@@ -114,8 +114,11 @@ class Announcer {
                     std::vector<metadata::PublishItem>& items);
   bool name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
                          std::vector<metadata::PublishItem>& items);
-  void name(MasterStream& stream, ClusterTenant& tenant, const Change& change,
-            VersionBook::Unannounced unannounced, std::vector<metadata::PublishItem>& items);
+  static void name_disk_object(MasterStream& stream, ClusterTenant& tenant,
+                               metadata::PublishItem item, SharedObject::Unannounced unannounced,
+                               std::vector<metadata::PublishItem>& items);
+  static void name(MasterStream& stream, ClusterTenant& tenant, const Change& change,
+                   VersionBook::Unannounced unannounced, std::vector<metadata::PublishItem>& items);
   bool is_of(const MasterStream& stream, const ClusterTenant& tenant, std::uint32_t entry) const;
   std::uint32_t entry_of(const Sent& sent) const;
   bool on_disk(const metadata::PublishItem& item) const;

@@ -152,18 +152,18 @@ void Log::join_tier() {
   for (Slot& slot : slots_) {
     if (slot.state != DiskState::kOpening || !slot.superblock) continue;
     const Superblock& superblock = *slot.superblock;
-    if (!known) {
-      known = true;
-      tier_ = superblock.tier;
-      previous_ = superblock.previous;
-      secret_ = superblock.secret;
-    }
     if (config_.only_own_disks && superblock.host != config_.host && superblock.host != 0) {
       refuse(slot,
              "the disk belongs to node " + std::to_string(superblock.host) +
                  " of a cluster; stop and start the agent to take over that node with its disks, "
                  "or, if nobody needs its objects, zero the first 2 MiB of this disk");
       continue;
+    }
+    if (!known) {
+      known = true;
+      tier_ = superblock.tier;
+      previous_ = superblock.previous;
+      secret_ = superblock.secret;
     }
     if (superblock.tier != tier_) {
       const bool sibling = superblock.previous == previous_ && previous_ != TierId{};
