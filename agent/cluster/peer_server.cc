@@ -57,6 +57,14 @@ class PeerServer::Answers {
     bytes_ += row_bytes;
   }
 
+  // unreadable: the object is on a disk that cannot be read now.
+  void add_nothing(std::uint16_t number, bool unreadable = false) {
+    PlaceRow row;
+    row.number = number;
+    row.unreadable = unreadable;
+    add(std::move(row), nullptr, false);
+  }
+
   void send() {
     if (answer_.rows.empty()) return;
     if (of_ != nullptr) {
@@ -81,49 +89,48 @@ class PeerServer::Answers {
 void PeerServer::serve(MemberId from, const AskRequest& ask) {
   if (waits_for_member(from, ask, kAskWaitsNs)) return;
   Answers answers(*this, from, ask.request);
+  Asked asked{.from = from,
+              .request = ask.request,
+              .name_space = ask.name_space,
+              .wants_keys = ask.wants_keys,
+              .wants_bytes = ask.wants_bytes};
   for (std::size_t i = 0; i < ask.keys.size(); ++i) {
     // Without the lease, the object may have been replaced or removed elsewhere. The asker asks again.
     if (!masters_.readable(ask.keys[i], peers_.self())) continue;
     ++asks_served_;
-    if (!bring(from, ask, i)) answer(answers, ask, i, ask.keys[i]);
+    asked.number = static_cast<std::uint16_t>(i);
+    if (!add_place(answers, asked, ask.keys[i]) && !bring(asked, ask.keys[i])) {
+      answers.add_nothing(asked.number);
+    }
   }
   answers.send();
 }
 
-void PeerServer::answer(Answers& answers, const AskRequest& ask, std::size_t number,
-                        const metadata::KeyHash& key) {
-  PlaceRow row;
-  const ClusterTenant* holder = nullptr;
+// Returns false if no pool has the object.
+bool PeerServer::add_place(Answers& answers, const Asked& asked,
+                           const metadata::KeyHash& key) const {
   for (const auto& tenant : tenants_) {
-    if (ask.name_space != 0 && tenant->id() != ask.name_space) continue;
+    if (asked.name_space != 0 && tenant->id() != asked.name_space) continue;
     const std::uint32_t entry = tenant->find(key);
     if (entry == kNoEntry) continue;
-    row = tenant->place_of(entry);
-    if (ask.wants_keys) row.key = std::string(tenant->store().index().key_of(entry));
-    holder = tenant.get();
-    break;
+    PlaceRow row = tenant->place_of(entry);
+    row.number = asked.number;
+    if (asked.wants_keys) row.key = std::string(tenant->store().index().key_of(entry));
+    answers.add(std::move(row), tenant.get(), asked.wants_bytes);
+    return true;
   }
-  row.number = static_cast<std::uint16_t>(number);
-  answers.add(std::move(row), holder, ask.wants_bytes);
+  return false;
 }
 
 // ---- Objects on disks ---------------------------------------------------------------------------
 
-// Returns false if the question can be answered now.
-bool PeerServer::bring(MemberId from, const AskRequest& ask, std::size_t number) {
+// Returns false if no disk has the object.
+bool PeerServer::bring(const Asked& asked, const metadata::KeyHash& key) {
   LocalDisks* const disks = disks_of(tenants_);
-  if (disks == nullptr) return false;
-  const metadata::KeyHash& key = ask.keys[number];
-  for (const auto& tenant : tenants_) {
-    if (tenant->find(key) != kNoEntry) return false;
-  }
-  const auto tenant = disks->tenant_of(shared_name_of(key));
+  const auto tenant = disks == nullptr ? nullptr : disks->tenant_of(shared_name_of(key));
   if (tenant == nullptr) return false;
-  AskRequest head = ask;
-  head.keys.clear();
-  if (const auto same = bringing_.find({from, key}); same != bringing_.end()) {  // asked again
-    same->second.ask = std::move(head);
-    same->second.number = number;
+  if (const auto same = bringing_.find({asked.from, key}); same != bringing_.end()) {
+    same->second.asked = asked;
     return true;
   }
   if (bringing_.size() >= kMostBringing) return true;  // the asker asks again
@@ -133,7 +140,7 @@ bool PeerServer::bring(MemberId from, const AskRequest& ask, std::size_t number)
   request->deadline_ns = operations_.now_ns() + kBringNs;
   request->items.emplace_back().name = shared_name_of(key);
   request->open_count = 1;
-  bringing_[{from, key}] = {std::move(head), number, request};
+  bringing_[{asked.from, key}] = {asked, request};
   disks->begin_item(request, 0, operations_.now_ns());
   return true;
 }
@@ -145,20 +152,14 @@ bool PeerServer::has_answers() const {
   });
 }
 
-void PeerServer::answer_brought(MemberId from, const metadata::KeyHash& key,
-                                const Bringing& brought) {
-  const RemoteRequest::Item& item = brought.request->items.front();
+void PeerServer::answer_brought(const metadata::KeyHash& key, const Bringing& brought) {
   // The lease may be over by now.
   if (!masters_.readable(key, peers_.self())) return;
-  Answers answers(*this, from, brought.ask.request);
-  const bool is_gone = item.status == MC_NOT_FOUND || item.status == MC_CORRUPT;
-  if (item.status == MC_OK || is_gone) {
-    answer(answers, brought.ask, brought.number, key);
-  } else {
-    PlaceRow row;
-    row.number = static_cast<std::uint16_t>(brought.number);
-    row.unreadable = true;
-    answers.add(std::move(row), nullptr, false);
+  const mc_status status = brought.request->items.front().status;
+  const bool is_gone = status == MC_OK || status == MC_NOT_FOUND || status == MC_CORRUPT;
+  Answers answers(*this, brought.asked.from, brought.asked.request);
+  if (!add_place(answers, brought.asked, key)) {
+    answers.add_nothing(brought.asked.number, !is_gone);
   }
   answers.send();
 }
@@ -200,7 +201,7 @@ void PeerServer::poll() {
     }
     request.abandoned = true;
     if (!late) {
-      answer_brought(at->first.first, at->first.second, at->second);
+      answer_brought(at->first.second, at->second);
       --answers;
     }
     at = bringing_.erase(at);

@@ -58,18 +58,24 @@ class PeerServer {
     std::variant<AskRequest, HoldRequest> message;
     std::uint64_t until_ns = 0;
   };
-  // An object on its way from a disk.
+  // The place of a key in a question, for the answer.
+  struct Asked {
+    MemberId from = 0;
+    std::uint32_t request = 0;
+    std::uint64_t name_space = 0;
+    std::uint16_t number = 0;
+    bool wants_keys = false, wants_bytes = false;
+  };
+  // An object on its way from a disk, and the latest question about the object.
   struct Bringing {
-    AskRequest ask;          // without the keys; the latest question
-    std::size_t number = 0;  // of the key in the question
+    Asked asked;
     std::shared_ptr<RemoteRequest> request;
   };
   // The answers to an Ask, in as few messages as possible.
   class Answers;
-  void answer(Answers& answers, const AskRequest& ask, std::size_t number,
-              const metadata::KeyHash& key);
-  bool bring(MemberId from, const AskRequest& ask, std::size_t number);
-  void answer_brought(MemberId from, const metadata::KeyHash& key, const Bringing& brought);
+  bool add_place(Answers& answers, const Asked& asked, const metadata::KeyHash& key) const;
+  bool bring(const Asked& asked, const metadata::KeyHash& key);
+  void answer_brought(const metadata::KeyHash& key, const Bringing& brought);
   template <typename Message>
   bool waits_for_member(MemberId from, const Message& message, std::uint64_t most_ns);
   std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);

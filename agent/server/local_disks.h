@@ -17,6 +17,7 @@
 #include <optional>
 #include <string_view>
 
+#include "agent/pool/version_book.h"
 #include "agent/server/remote_request.h"
 
 namespace mc::agent {
@@ -27,9 +28,8 @@ struct SharedObject {
   std::uint64_t version = 0;  // of the put, equal at all hosts; 0: the object stays in the pool
   std::uint64_t length = 0;
   std::uint8_t replicas = 1;  // wanted, 1 to 8
-  // No master has accepted the put yet: of a put that only creates, or of an upsert.
-  enum class Unannounced : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2 };
-  Unannounced unannounced = Unannounced::kNo;
+  // Whether a master has accepted the put.
+  VersionBook::Unannounced unannounced = VersionBook::Unannounced::kNo;
 };
 
 // The objects of a namespace, as the cluster knows them.

@@ -20,8 +20,8 @@ class NodeState {
   struct Known {
     std::uint64_t node_id = 0, incarnation = 0;
   };
-  // file: the kept file, or an empty one. A damaged file is replaced. A new file continues the agent that `known`
-  // tells. Increments the incarnation.
+  // file: the kept file, or an empty one. A new file takes the place of a damaged one, and has the node id and
+  // the incarnation of known(). Increments the incarnation.
   static Result<NodeState> open(MemoryFile file, const std::function<Known()>& known);
 
   const MemoryFile& file() const { return file_; }

@@ -8,9 +8,6 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kLargestShare = 4;
-// tier::TierEntry::marks of an object of a cluster.
-constexpr unsigned kReplicasMask = 7;
-constexpr unsigned kUnannouncedShift = 3;
 // Removals that nobody waits for leave half of the places to the removals of clients.
 constexpr std::size_t kPlacesOfClients = tier::Log::kMostRemovals / 2;
 
@@ -18,22 +15,6 @@ constexpr std::size_t kPlacesOfClients = tier::Log::kMostRemovals / 2;
 
 void remove_unheard(tier::Log& log, const tier::ObjectName& name) {
   if (log.may_remove(kPlacesOfClients)) static_cast<void>(log.remove(name));
-}
-
-std::uint8_t marks_of(const SharedObject& object) {
-  return static_cast<std::uint8_t>((object.replicas - 1) | static_cast<unsigned>(object.unannounced)
-                                                               << kUnannouncedShift);
-}
-
-SharedObject shared_object(const tier::TierKey& key, std::uint64_t version, std::uint64_t length,
-                           unsigned marks) {
-  const unsigned unannounced = marks >> kUnannouncedShift & 3;
-  return {.name = shared_name_of(key),
-          .version = version,
-          .length = length,
-          .replicas = static_cast<std::uint8_t>((marks & kReplicasMask) + 1),
-          .unannounced = unannounced > 2 ? SharedObject::Unannounced::kNo
-                                         : static_cast<SharedObject::Unannounced>(unannounced)};
 }
 
 bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns) {
@@ -154,7 +135,7 @@ void Demoter::announced(const TieredPool& pool, const tier::ObjectName& name,
                         std::uint64_t version) {
   if (find(pool, name.given->hash, name) == kNoEntry) return;
   SharedObject& object = by_ticket_.at(tickets_.at(pool.name(name.given->hash))).object;
-  if (object.version == version) object.unannounced = SharedObject::Unannounced::kNo;
+  if (object.version == version) object.unannounced = VersionBook::Unannounced::kNo;
 }
 
 std::optional<std::uint64_t> Demoter::walk(const TieredPool& pool, std::uint64_t from,

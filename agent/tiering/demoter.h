@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Evicted objects on their way to the tier. The bytes stay in the pool until they are durable, and readers
-//   find the object here meanwhile.
+//   find the objects here meanwhile.
 //   The pool's headroom, a 32nd of the pool and at most 256 MiB, may be on the way, or one larger object, up
 //   to a quarter of the pool. An object beyond that is lost: a slow disk delays no put.
 // Threads: the agent's loop. The tier's threads read the bytes of the objects.
@@ -23,11 +23,6 @@ namespace mc::agent {
 // Removes each record of the object's key from the disks. Nobody waits for the end. Nothing happens if too many
 // removals are under way.
 void remove_unheard(tier::Log& log, const tier::ObjectName& name);
-
-// tier::TierEntry::marks: what the tier keeps about an object of a cluster.
-std::uint8_t marks_of(const SharedObject& object);
-SharedObject shared_object(const tier::TierKey& key, std::uint64_t version, std::uint64_t length,
-                           unsigned marks);
 
 class Demoter {
  public:

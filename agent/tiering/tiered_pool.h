@@ -35,6 +35,11 @@ inline SharedName shared_name_of(const tier::TierKey& key) {
   return {.hi = key.more, .lo = key.hash};
 }
 
+// tier::TierEntry::marks of an object of a cluster: its replicas, and whether a master has accepted the put.
+std::uint8_t marks_of(const SharedObject& object);
+SharedObject shared_object(const tier::TierKey& key, std::uint64_t version, std::uint64_t length,
+                           unsigned marks);
+
 struct TieredPool {
   std::shared_ptr<Tenant> tenant;
   SharedObjects* shared = nullptr;     // of a clustered namespace

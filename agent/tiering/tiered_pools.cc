@@ -107,9 +107,8 @@ void TieredPools::end_removal(const tier::LogEnd& end) {
 // ---- Objects of clusters ------------------------------------------------------------------------
 
 std::uint64_t TieredPools::version_of(const SharedName& name) const {
-  const tier::ObjectName object{.given = tier_key_of(name)};
-  const std::uint64_t version = log_.latest_version(object).value_or(0);
-  return version != 0 && log_.keeps(object) ? version : 0;
+  const auto latest = log_.latest({.given = tier_key_of(name)});
+  return latest && latest->readable ? latest->version : 0;
 }
 
 std::shared_ptr<Tenant> TieredPools::tenant_of(const SharedName& name) const {
@@ -133,7 +132,7 @@ void TieredPools::announced(const SharedName& name, std::uint64_t version) {
   const tier::TierEntry* const entry = log_.find(object);
   if (entry == nullptr || entry->version != version) return;
   SharedObject known = shared_object(entry->key(), version, entry->length, entry->marks);
-  known.unannounced = SharedObject::Unannounced::kNo;
+  known.unannounced = VersionBook::Unannounced::kNo;
   log_.set_marks(object, marks_of(known));
 }
 
@@ -145,8 +144,8 @@ void TieredPools::drop(const SharedName& name, std::uint64_t up_to_version, Drop
 // Returns false if the drop must wait. While the disks are being read, nobody knows which versions they have.
 bool TieredPools::begin(Drop& drop) {
   const tier::ObjectName object{.given = tier_key_of(drop.name)};
-  const auto latest = log_.latest_version(object);
-  if (latest.value_or(0) > drop.up_to_version) {
+  const auto latest = log_.latest(object);
+  if (latest && latest->version > drop.up_to_version) {
     if (drop.done) drop.done(true);
     return true;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Objects of a cluster's namespace on model disks: what the master is told, and what its verdicts and orders
-// do. The test answers for the master.
+// Objects of a cluster's namespace on model disks: announcements and reports, and the effects of the master's
+// verdicts and orders. The test answers for the master.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

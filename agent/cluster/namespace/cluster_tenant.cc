@@ -255,7 +255,7 @@ SharedObject ClusterTenant::describe(std::uint32_t entry) const {
   if (parse_stripe_key(key)) return object;
   object.version = row.version;
   object.replicas = std::clamp<std::uint8_t>(row.replicas, 1, metadata::kMaxReplicas);
-  object.unannounced = static_cast<SharedObject::Unannounced>(row.unannounced);
+  object.unannounced = row.unannounced;
   return object;
 }
 
@@ -265,7 +265,7 @@ void ClusterTenant::expect_from_disk(const SharedObject* object) {
   expected_ = {.version = object->version,
                .from_disk = true,
                .replicas = object->replicas,
-               .unannounced = static_cast<VersionBook::Unannounced>(object->unannounced)};
+               .unannounced = object->unannounced};
 }
 
 void ClusterTenant::left_disks(const SharedName& name, std::uint64_t version) {

@@ -424,11 +424,11 @@ void Announcer::name(MasterStream& stream, ClusterTenant& tenant, const Change& 
 // The mark of a record may be older than the verdict. So the report names the put, with the removals that this host
 // has heard, and the put yields.
 void Announcer::name_disk_object(MasterStream& stream, ClusterTenant& tenant, PublishItem item,
-                                 SharedObject::Unannounced unannounced,
+                                 VersionBook::Unannounced unannounced,
                                  std::vector<PublishItem>& items) {
-  if (unannounced == SharedObject::Unannounced::kPut) item.what = PublishItem::What::kCreated;
+  if (unannounced == VersionBook::Unannounced::kPut) item.what = PublishItem::What::kCreated;
   items.push_back(item);
-  if (unannounced != SharedObject::Unannounced::kNo) {
+  if (unannounced != VersionBook::Unannounced::kNo) {
     stream.reported.push_back({&tenant, {item, kNoEntry}});
   }
 }

@@ -115,7 +115,7 @@ class Announcer {
   bool name_disk_objects(MasterStream& stream, ClusterTenant& tenant,
                          std::vector<metadata::PublishItem>& items);
   static void name_disk_object(MasterStream& stream, ClusterTenant& tenant,
-                               metadata::PublishItem item, SharedObject::Unannounced unannounced,
+                               metadata::PublishItem item, VersionBook::Unannounced unannounced,
                                std::vector<metadata::PublishItem>& items);
   static void name(MasterStream& stream, ClusterTenant& tenant, const Change& change,
                    VersionBook::Unannounced unannounced, std::vector<metadata::PublishItem>& items);

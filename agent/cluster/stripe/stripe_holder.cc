@@ -141,7 +141,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   if (set == nullptr || !set->offered || set->version != item.version) {
     // The set has been removed, replaced, evicted, or given up by the writer meanwhile.
     if (verdict == Verdict::kAccepted) {
-      if (tenant != nullptr) make_way(*tenant, item.hash, item.version);
+      if (tenant != nullptr) make_way(*tenant, item.hash, item.version, {});
       announcer_.withdraw(item);
     }
     return ended(MC_NOT_FOUND);
@@ -161,10 +161,11 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
       clock_.saw(set->version);
       tenant->write_rows(*set);
       MC_FAILPOINT("stripes.sealed");
-      make_way(*tenant, item.hash, item.version);
       ++counters_.sealed;
       fetcher_.replaced(item.hash, item.version);
-      return ended(MC_OK);
+      return make_way(*tenant, item.hash, item.version, [ended](bool durable) {
+        ended(durable ? MC_OK : MC_AGENT_UNAVAILABLE);
+      });
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
         // The key exists, so a create succeeds and changes nothing.
@@ -185,18 +186,24 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   }
 }
 
-// Drops the object that the put replaces here. The master orders this drop at other holders only.
+// Drops the object that the put replaces here. The master orders this drop at other holders only. done: as of
+// LocalDisks::drop().
 void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
-                            std::uint64_t version) {
+                            std::uint64_t version, LocalDisks::Dropped done) {
   for (const SetId& id : tenant.stripes().sets_of(name)) {
     const StripeSet& set = *tenant.stripes().find(id);
     if (set.sealed && set.version < version) tenant.drop_stripes(id, false);
   }
-  const std::uint32_t entry = tenant.find(name);
-  if (entry == kNoEntry) return;
-  const VersionBook::Row row = tenant.book().row(entry);
-  if (row.version < version && row.unannounced != VersionBook::Unannounced::kPut)
-    tenant.drop(entry);
+  if (const std::uint32_t entry = tenant.find(name); entry != kNoEntry) {
+    const VersionBook::Row row = tenant.book().row(entry);
+    if (row.version < version && row.unannounced != VersionBook::Unannounced::kPut)
+      tenant.drop(entry);
+  }
+  if (tenant.disks() != nullptr) {
+    tenant.disks()->drop(shared_name_of(name), version - 1, std::move(done));
+  } else if (done) {
+    done(true);
+  }
 }
 
 // ---- Questions of readers -----------------------------------------------------------------------

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The name of an object in the tier: 128 bits. In a cluster, the name that all hosts give the object. Else
-//   XXH3-128 over the key, seeded with the tier's secret and the namespace. Two objects with the same name
-//   are taken for one, so the record on the disk has the full key, and a read compares the keys.
+// The name of an object in the tier: 128 bits. In a cluster, all hosts give the object this name. Without a
+//   cluster, the name is XXH3-128 over the key, seeded with the tier's secret and the namespace. Two objects
+//   with the same name are taken for one, so the record on the disk has the full key, and a read compares the
+//   keys.
 // Threads: values.
 // Trusts: nothing. Any bytes are a key.
 #pragma once

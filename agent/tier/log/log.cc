@@ -589,24 +589,18 @@ bool Log::may_bring_back(const ObjectName& name) const {
   return catalog_.find_any(key) != kNoEntry || catalog_.unfinished(key) != nullptr;
 }
 
-std::optional<std::uint64_t> Log::latest_version(const ObjectName& name) const {
+std::optional<Log::Latest> Log::latest(const ObjectName& name) const {
   const TierKey key = key_of(name);
   if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
-    return unfinished->is_put ? std::optional(unfinished->version) : std::nullopt;
+    return unfinished->is_put ? std::optional(Latest{.version = unfinished->version})
+                              : std::nullopt;
   }
   const std::uint32_t number = catalog_.find_any(key);
-  return number == kNoEntry ? std::nullopt : std::optional(catalog_.at(number).version);
-}
-
-bool Log::keeps(const ObjectName& name) const {
-  const TierKey key = key_of(name);
-  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
-    return unfinished->is_put;
-  }
-  const std::uint32_t number = catalog_.find_any(key);
-  if (number == kNoEntry) return false;
+  if (number == kNoEntry) return std::nullopt;
   const TierEntry& entry = catalog_.at(number);
-  return (entry.flags & kEntryDamaged) == 0 && disk_serves(entry);
+  return Latest{.version = entry.version,
+                .readable = (entry.flags & kEntryDamaged) == 0 && disk_serves(entry),
+                .refused = (entry.flags & kEntryRefused) != 0};
 }
 
 void Log::set_marks(const ObjectName& name, std::uint8_t marks) {
@@ -615,14 +609,8 @@ void Log::set_marks(const ObjectName& name, std::uint8_t marks) {
 }
 
 bool Log::has_version(const ObjectName& name, std::uint64_t version) const {
-  const TierKey key = key_of(name);
-  if (const Catalog::Unfinished* const unfinished = catalog_.unfinished(key)) {
-    return unfinished->is_put && unfinished->version == version;
-  }
-  const std::uint32_t number = catalog_.find_any(key);
-  if (number == kNoEntry) return false;
-  const TierEntry& entry = catalog_.at(number);
-  return entry.version == version && entry.flags == 0 && disk_serves(entry);
+  const auto known = latest(name);
+  return known && known->version == version && known->readable && !known->refused;
 }
 
 const TierEntry* Log::find(const ObjectName& name) const {

@@ -114,11 +114,13 @@ class Log {
   }
   // True if a disk has, or gets, the object with this version.
   bool has_version(const ObjectName& name, std::uint64_t version) const;
-  // The version of the latest record that a disk has, damaged or not, or gets. Nothing: none, or a removal is
-  // under way.
-  std::optional<std::uint64_t> latest_version(const ObjectName& name) const;
-  // The latest record is not damaged, its disk serves, or the record is under way.
-  bool keeps(const ObjectName& name) const;
+  // The latest record of the object that a disk has, or gets. Nothing: none, or a removal is under way.
+  struct Latest {
+    std::uint64_t version = 0;
+    bool readable = true;  // the bytes are not damaged, and the disk serves
+    bool refused = false;  // the disk has refused the last read
+  };
+  std::optional<Latest> latest(const ObjectName& name) const;
   // Sets TierEntry::marks in memory: the record on the disk keeps its own.
   void set_marks(const ObjectName& name, std::uint8_t marks);
   // See Catalog::walk().
