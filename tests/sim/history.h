@@ -86,6 +86,7 @@ class History {
   std::size_t put_count() const { return puts_.size(); }
   std::uint64_t reads = 0, misses = 0, puts_stored = 0, removes_sure = 0;
   std::uint64_t relocations = 0;  // that a master has begun
+  std::uint64_t demoted = 0, promoted = 0;
 
  private:
   std::string name(Number put) const;

@@ -82,6 +82,7 @@ void SimWorld::relocate(SimNode& node, const std::string& key) {
 void SimWorld::end(Client& client) {
   client.doing = Client::Doing::kNothing;
   client.remote_request.reset();
+  client.forgets.reset();
   client.next_ns = now_ns_ + random_.between(0, 20) * kMs;
 }
 
@@ -188,16 +189,40 @@ void SimWorld::publish(Client& client) {
   order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
   order.upsert = client.upsert;
   order.replicas = client.replicas = random_.chance(0.2) ? 2 : 1;
-  const ObjectStore::Put result = store.publish(session_of(client.id), order);
+  SimNode& node = *nodes_[client.node];
+  agent::LocalDisks* const disks = node.disks();
+  const bool on_disk =
+      disks != nullptr && !order.upsert && !store.has(key) && disks->has(*node.tenant(), key);
+  const ObjectStore::Put result =
+      on_disk ? ObjectStore::Put::kExisted : store.publish(session_of(client.id), order);
   if (result == ObjectStore::Put::kNoSpace) return;  // try again, until the deadline
+  if (disks != nullptr) forget_earlier(client, *disks, order, result);
   if (result == ObjectStore::Put::kExisted) {
     store.abandon(session_of(client.id), client.entry);
     return end_put(client, History::Ending::kExisted);
   }
   if (result != ObjectStore::Put::kStored) return end_put(client, History::Ending::kRefused);
   client.was_ready = nodes_[client.node]->ready();
-  if (client.local) return end_put(client, History::Ending::kStored);
+  if (client.local && client.forgets == nullptr) return end_put(client, History::Ending::kStored);
   send_remote_request(client, RemoteRequest::Kind::kAnnounce);
+}
+
+// As the server does it.
+void SimWorld::forget_earlier(Client& client, agent::LocalDisks& disks,
+                              const agent::PutOrder& order, ObjectStore::Put result) {
+  const std::shared_ptr<agent::Tenant>& tenant = nodes_[client.node]->tenant();
+  const bool stored = result == ObjectStore::Put::kStored;
+  const bool upserted = order.upsert && (stored || result == ObjectStore::Put::kExisted);
+  if (!upserted && !(stored && disks.may_bring_back(*tenant, order.key))) {
+    if (stored) disks.created(*tenant, order.key);
+    return;
+  }
+  client.forgets = std::make_shared<RemoteRequest>();
+  client.forgets->kind = RemoteRequest::Kind::kForget;
+  client.forgets->tenant = tenant;
+  client.forgets->items.emplace_back().key = order.key;
+  client.forgets->open_count = 1;
+  disks.forget(client.forgets, 0);
 }
 
 // ---- RemoteRequests
@@ -252,6 +277,18 @@ void SimWorld::look_at_remote_request(Client& client) {
     for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
   }
   const mc_status status = remote_request.items[0].status;
+  // A put ends when no restart brings an earlier object back.
+  if (status == MC_OK && client.forgets != nullptr && !client.forgets->over() &&
+      client.kind == RemoteRequest::Kind::kAnnounce && now_ns_ < client.deadline_ns) {
+    return;
+  }
+  if (client.forgets != nullptr) {
+    const RemoteRequest::Item& forgotten = client.forgets->items[0];
+    if (status == MC_OK && (forgotten.open || forgotten.status != MC_OK)) {
+      may_have_replaced(client);
+      return end(client);
+    }
+  }
   history_.note(static_cast<std::uint64_t>(status) + now_ns_);
   switch (client.kind) {
     case RemoteRequest::Kind::kPlace:

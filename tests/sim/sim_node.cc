@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "agent/cluster/fetch/reservation.h"
+#include "libmc/base/clock.h"
 #include "shm/pins.h"
 #include "sim/sim_clock.h"
 
@@ -143,6 +144,9 @@ void SimNode::start() {
   identity.stripes.grace_ns = 1'500 * kMs;
   cluster_ = std::make_unique<Cluster>(identity, options_, make_outside_, *transport_);
 
+  open_disk();
+  cluster_->set_disks(tiered_.get());
+
   tenant_ = std::make_shared<agent::Tenant>();
   tenant_->name = kNameSpace;
   tenant_->clustered = true;
@@ -156,7 +160,9 @@ void SimNode::start() {
     if (cluster_ != nullptr) cluster_->collect_pins(*tenant_, pins);
   };
   // Clients outlive the agent. The agent's own reservations have no owner after the restart.
-  const auto known = [](std::uint64_t session) { return session != agent::kClusterSession; };
+  const auto known = [](std::uint64_t session) {
+    return session != agent::kClusterSession && session != agent::kTierSession;
+  };
   tenant_->store = kept_index_
                        ? take(agent::ObjectStore::recover(config, collect, std::move(kept_index_),
                                                           std::move(kept_pool_), known))
@@ -170,9 +176,36 @@ void SimNode::start() {
   if (!cluster_->add_tenant(tenant_, std::move(kept_versions_)).ok()) {
     throw std::runtime_error("the cluster does not take the namespace");
   }
+  if (tiered_ != nullptr) tiered_->add_tenant(tenant_, cluster_->shared_objects(*tenant_));
   kept_index_ = {};
   kept_pool_ = {};
   kept_versions_ = {};
+}
+
+std::uint64_t SimNode::demoted() const {
+  return demoted_before_ + (tiered_ == nullptr ? 0 : tiered_->demotions().objects);
+}
+
+std::uint64_t SimNode::promoted() const {
+  return promoted_before_ + (tiered_ == nullptr ? 0 : tiered_->reads().promoted);
+}
+
+void SimNode::open_disk() {
+  if (options_.disk_bytes == 0) return;
+  const std::uint64_t seed = options_.seed + incarnation_ * 1000 + id();
+  auto disk = std::make_unique<tier::testing::ModelDisk>(options_.disk_bytes, seed, disk_image_);
+  disk->set_speed({.read_ns = 100'000, .write_ns = 100'000, .flush_ns = 2 * kMs});
+  disk->set_now(now_ns());
+  disk_ = disk.get();
+  disk_worker_ = std::make_unique<tier::DiskWorker>(std::move(disk));
+  log_ = std::make_unique<tier::Log>(
+      std::vector<tier::Log::DiskPlan>{{.jobs = disk_worker_.get(), .name = "disk"}},
+      tier::Log::Config{.segment_bytes = tier::kSmallestSegmentBytes,
+                        .random = seed,
+                        .host = id(),
+                        .incarnation = incarnation_,
+                        .only_own_disks = true});
+  tiered_ = std::make_unique<agent::TieredPools>(*log_, 0, now_ns());
 }
 
 void SimNode::kill(bool keeps_memory) {
@@ -182,8 +215,15 @@ void SimNode::kill(bool keeps_memory) {
     kept_pool_ = keep(store().pool().file());
     kept_versions_ = keep(cluster_->versions_file(*tenant_));
   }
+  if (disk_ != nullptr) disk_image_ = keeps_memory ? disk_->image() : disk_->power_cut();
+  demoted_before_ = demoted();
+  promoted_before_ = promoted();
   cluster_.reset();
+  tiered_.reset();
   tenant_.reset();
+  log_.reset();
+  disk_worker_.reset();
+  disk_ = nullptr;
   transport_.reset();
 }
 
@@ -193,6 +233,12 @@ void SimNode::poll(std::uint64_t now_ns) { cluster_->poll(now_ns); }
 
 void SimNode::advance(std::uint64_t now_ns) {
   cluster_->advance(now_ns);
+  if (disk_ != nullptr) {
+    disk_->set_now(now_ns);
+    disk_worker_->do_work(now_ns);
+    log_->do_work(now_ns);
+    tiered_->advance(now_ns);
+  }
   store().catch_up();
   if (now_ns < next_tick_ns_) return;
   next_tick_ns_ = now_ns + kNodeTickNs;

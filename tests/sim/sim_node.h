@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "agent/cluster/cluster_node.h"
+#include "agent/tier/jobs/disk_worker.h"
+#include "agent/tiering/tiered_pools.h"
 #include "conformance/transport/fault_transport.h"
 #include "conformance/transport/loop_transport.h"
 #include "sim/sim_port.h"
+#include "tier/model_disk.h"
 
 namespace mc::sim {
 
@@ -28,6 +31,7 @@ struct NodeOptions {
   std::uint32_t partitions = 1;
   std::vector<std::string> masters;  // addresses
   std::uint64_t stripe_bytes = 0;    // stripe size of larger objects; 0: no stripes
+  std::uint64_t disk_bytes = 0;      // of the tier, on one disk; 0: no tier
   transport::testing::FaultPlan plan;
   SimPort::Faults faults;
   // A deliberate bug: peers read the bytes that lie there now, without a check of the generation.
@@ -44,6 +48,7 @@ class SimNode {
   ~SimNode();
 
   void start();
+  // Without its memory, the host has lost its power: the disk keeps or loses unflushed sectors.
   void kill(bool keeps_memory);
   void poll(std::uint64_t now_ns);
   // Call after the clients' turn.
@@ -59,6 +64,12 @@ class SimNode {
   agent::ObjectStore& store() { return *tenant_->store; }
   agent::Cluster& cluster();
   const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
+  // Null: the host has no tier.
+  agent::LocalDisks* disks() { return tiered_.get(); }
+  // Objects that went to the disk and came back, in all lives of the agent.
+  std::uint64_t demoted() const;
+  std::uint64_t promoted() const;
+  std::uint32_t disk_objects() const { return log_ == nullptr ? 0 : log_->object_count(); }
   transport::testing::FaultTransport& transport() { return *transport_; }
   // A stripe of a large object on this host.
   struct Stripe {
@@ -80,6 +91,8 @@ class SimNode {
   class Cluster;
   class LaxGuardTransport;
 
+  void open_disk();
+
   const NodeOptions options_;
   transport::testing::LoopNetwork& network_;
   const MakeOutside make_outside_;
@@ -89,7 +102,13 @@ class SimNode {
   transport::testing::FaultPlan plan_ = options_.plan;
   MemoryFile kept_index_, kept_pool_, kept_versions_;
   std::unique_ptr<transport::testing::FaultTransport> transport_;
+  tier::testing::SparseBytes disk_image_;
+  std::uint64_t demoted_before_ = 0, promoted_before_ = 0;  // by earlier lives
+  std::unique_ptr<tier::DiskWorker> disk_worker_;
+  tier::testing::ModelDisk* disk_ = nullptr;  // of the worker
+  std::unique_ptr<tier::Log> log_;
   std::shared_ptr<agent::Tenant> tenant_;
+  std::unique_ptr<agent::TieredPools> tiered_;
   std::unique_ptr<Cluster> cluster_;
 };
 

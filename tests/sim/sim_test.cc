@@ -40,7 +40,8 @@ class SimPart : public Sim, public testing::WithParamInterface<std::uint64_t> {}
 
 TEST_P(SimPart, HistoriesObeyTheInvariants) {
   const std::uint64_t first = number_of("MC_SIM_FIRST", 1);
-  std::uint64_t reads = 0, stored = 0, removed = 0, relocated = 0, failed = 0;
+  std::uint64_t reads = 0, stored = 0, removed = 0, relocated = 0, demoted = 0, promoted = 0;
+  std::uint64_t failed = 0;
   for (std::uint64_t i = GetParam(); i < seed_count() && failed < 10; i += kParts) {
     const std::uint64_t seed = first + i;
     SimWorld world(seed);
@@ -49,13 +50,18 @@ TEST_P(SimPart, HistoriesObeyTheInvariants) {
     stored += world.history().puts_stored;
     removed += world.history().removes_sure;
     relocated += world.history().relocations;
+    demoted += world.history().demoted;
+    promoted += world.history().promoted;
     if (world.history().failures().empty()) continue;
     ++failed;
     ADD_FAILURE() << explain(world, seed);
   }
   std::cout << reads << " reads, " << stored << " puts acknowledged, " << removed
-            << " removals completed, " << relocated << " copies and moves begun\n";
+            << " removals completed, " << relocated << " copies and moves begun, " << demoted
+            << " objects demoted, " << promoted << " promoted\n";
   EXPECT_GT(reads, 0u);
+  EXPECT_GT(demoted, 0u);
+  EXPECT_GT(promoted, 0u);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, SimPart, testing::Range<std::uint64_t>(0, kParts));
 

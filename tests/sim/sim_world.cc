@@ -27,6 +27,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       drain_random_(seed ^ 0x99),
       pause_random_(seed ^ 0xbb),
       choice_random_(seed ^ 0xdd),
+      disk_random_(seed ^ 0xd15c),
       store_random_(seed ^ 0xff),
       silence_random_(seed ^ 0x55),
       report_random_(seed ^ 0x44),
@@ -68,6 +69,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
   faults_.endless_reports = !calm && report_random_.chance(0.3);
   faults_.small_pools = random_.chance(0.2);
   faults_.choices = choice_random_.chance(0.5);
+  faults_.disks = disk_random_.chance(faults_.small_pools ? 0.7 : 0.2);
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
   largest_bytes_ = random_.chance(0.5) ? 600 : 6'000;
   if (faults_.slow_links) links_.set_slowness(random_.between(2, 20));
@@ -94,6 +96,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     options.faults.lies_about_drops = bugs_.drops_are_lies;
     options.faults.takes_a_part_for_the_whole = bugs_.parts_are_wholes;
     options.stripe_bytes = stripe_bytes_;
+    if (faults_.disks) options.disk_bytes = 4u << 20;
     options.partitions = partitions;
     options.checks_no_generations = bugs_.guards_are_lax;
     for (const auto& master : masters_) options.masters.push_back(master_address(master->host()));
@@ -556,6 +559,10 @@ void SimWorld::run() {
   if (const std::string left = drain_left(); !left.empty()) history_.fail(left);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
   if (history_.failures().empty()) remove_everything();
+  for (const auto& node : nodes_) {
+    history_.demoted += node->demoted();
+    history_.promoted += node->promoted();
+  }
 }
 
 // Repeats the request, as a tool does that waits for the drain's end: a new leader may not know of
@@ -664,6 +671,10 @@ void SimWorld::remove_everything() {
     }
     for (const auto& node : nodes_) {
       const auto& index = node->store().index();
+      if (node->disk_objects() != 0) {
+        history_.fail("all keys are removed, and the disk of node " + std::to_string(node->id()) +
+                      " has objects");
+      }
       if (!index.find(key_text(key), index.hash(key_text(key)))) continue;
       history_.fail(key_text(key) + " is removed, and node " + std::to_string(node->id()) +
                     " holds the object");
@@ -679,6 +690,7 @@ std::string SimWorld::story() const {
       (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " masters") +
       (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
       (faults_.small_pools ? ", small pools" : "") + (faults_.choices ? ", named hosts" : "") +
+      (faults_.disks ? ", disks" : "") +
       (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
       (faults_.drained != 0 ? ", node " + std::to_string(faults_.drained) + " is drained" : "") +
       (faults_.clock_jumps ? ", clock jumps" : "") + "\n";

@@ -53,6 +53,7 @@ struct Faults {
       false;             // a master stands still, and two masters take themselves for the leader
   bool stripes = false;  // large objects lie on several hosts
   bool choices = false;  // clients name hosts for objects, and copy and move objects
+  bool disks = false;    // evicted objects go to a disk of their host
   std::uint64_t drained = 0;  // node that is drained from some time on; 0: none
 };
 
@@ -91,6 +92,7 @@ class SimWorld {
     std::uint32_t entry = 0;
     std::size_t remove = 0;
     std::shared_ptr<agent::RemoteRequest> remote_request;
+    std::shared_ptr<agent::RemoteRequest> forgets;  // of a put: earlier objects leave the disk
     bool is_last = false;      // the client's one read at the end of the history
     bool server_cuts = false;  // the request ends at the deadline, as in the agent's server
     Held held[2];
@@ -134,6 +136,8 @@ class SimWorld {
   void begin_get(Client& client);
   void go_on_putting(Client& client);
   void publish(Client& client);
+  void forget_earlier(Client& client, agent::LocalDisks& disks, const agent::PutOrder& order,
+                      agent::ObjectStore::Put result);
   void end_put(Client& client, History::Ending ending);
   void may_have_replaced(const Client& client);
   void send_remote_request(Client& client, agent::RemoteRequest::Kind kind);
@@ -159,6 +163,7 @@ class SimWorld {
   Random drain_random_;
   Random pause_random_;    // of masters
   Random choice_random_;   // of named hosts, and of copies and moves
+  Random disk_random_;     // of disks
   Random store_random_;    // of a store that fails
   Random silence_random_;  // of a store that does not answer
   Random report_random_;   // of reports that do not end

@@ -163,9 +163,8 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
       MC_FAILPOINT("stripes.sealed");
       ++counters_.sealed;
       fetcher_.replaced(item.hash, item.version);
-      return make_way(*tenant, item.hash, item.version, [ended](bool durable) {
-        ended(durable ? MC_OK : MC_AGENT_UNAVAILABLE);
-      });
+      return make_way(*tenant, item.hash, item.version,
+                      [ended](bool durable) { ended(durable ? MC_OK : MC_AGENT_UNAVAILABLE); });
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
         // The key exists, so a create succeeds and changes nothing.

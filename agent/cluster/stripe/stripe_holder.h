@@ -85,7 +85,7 @@ class StripeHolder {
   void on_verdict(std::uint64_t tenant_id, SetId id, const metadata::PublishItem& item,
                   std::optional<metadata::Verdict> verdict, const Ended& ended);
   static void make_way(ClusterTenant& tenant, const metadata::KeyHash& name, std::uint64_t version,
-                LocalDisks::Dropped done);
+                       LocalDisks::Dropped done);
   void look_at_flagged(ClusterTenant& tenant);
   void look_at_open(ClusterTenant& tenant);
   void ask_for_the_rest(ClusterTenant& tenant);
