@@ -58,10 +58,16 @@ constexpr const char* kNoSuchNode = "no member has that node id or address; see 
 Json::Value holders_json(const metadata::LocateAnswer& answer) {
   Json::Value value;
   value["holders"] = Json::Value(Json::arrayValue);
+  value["on_disk"] = Json::Value(Json::arrayValue);
   for (const metadata::Located& found : answer.keys) {
-    Json::Value nodes(Json::arrayValue);
-    for (const MemberId node : answer.holders_of(found)) nodes.append(std::to_string(node));
+    Json::Value nodes(Json::arrayValue), on_disk(Json::arrayValue);
+    const auto holders = answer.holders_of(found);
+    for (std::size_t i = 0; i < holders.size(); ++i) {
+      nodes.append(std::to_string(holders[i]));
+      if ((found.on_disk >> i & 1) != 0) on_disk.append(std::to_string(holders[i]));
+    }
     value["holders"].append(std::move(nodes));
+    value["on_disk"].append(std::move(on_disk));
   }
   return value;
 }

@@ -65,7 +65,7 @@ Tier::Identity Tier::identity_on(const std::vector<std::string>& paths) {
 
 Tier::Identity Tier::identity_on(const std::string& path) {
   Identity latest;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path_of_disk(path), std::ios::binary);
   std::vector<std::byte> block(kBlockBytes);
   for (std::uint64_t copy = 0; copy < kSuperblocks; ++copy) {
     if (!file.read(reinterpret_cast<char*>(block.data()), kBlockBytes)) break;

@@ -49,8 +49,9 @@
 //                            "down":[{"node","incarnation","address","down_ms"}]}
 //   {"verb":"where","namespace","key"}
 //                        -> {"found","recovering","version","bytes","replicas_wanted","parts",
-//                            "missing_parts","holders":[{"node","address","self"}]}
-//   {"verb":"where","namespace","keys"} -> {"holders":[[node,…],…]} for each of at most 256 keys
+//                            "missing_parts","holders":[{"node","tier":"pool" or "disk","address","self"}]}
+//   {"verb":"where","namespace","keys"} -> {"holders":[[node,…],…],"on_disk":[[node,…],…]} for each of at
+//                        most 256 keys; on_disk: the holders with the object on a disk only
 //   {"verb":"replicate","namespace","key","replicas"} -> {} if this host holds the object
 //   {"verb":"copy","namespace","key","targets"} -> {"task":[epoch, number]}. targets: node ids or
 //                        addresses of at most 8 hosts. The master then has the object copied to each

@@ -165,6 +165,15 @@ class Removal(NamedTuple):
     """
 
 
+class Replica(NamedTuple):
+    """An object on a host."""
+
+    address: str
+    """Of the host's agent."""
+    tier: Literal["pool", "disk"]
+    """The disk has the object if the pool does not."""
+
+
 class Task(NamedTuple):
     """A copy or a move of an object, which the cluster's master carries out."""
 
@@ -311,15 +320,29 @@ class Client(_native.Client):
     ) -> list[list[str]]:
         """For each key, the addresses of the agents that hold the object; [] for a miss.
 
-        UnsupportedError without a cluster; BusyError while no master leads.
+        Raises: see replicas().
+        """
+        found = self.replicas(keys, namespace=namespace)
+        return [[one.address for one in replicas] for replicas in found]
+
+    def replicas(
+        self, keys: Iterable[str | bytes], *, namespace: str = "default"
+    ) -> list[list[Replica]]:
+        """For each key, the hosts with the object; [] for a miss. A host in front is read first.
+
+        Raises: UnsupportedError without a cluster; BusyError while no master leads.
         """
         nodes = {node["node"]: node["address"] for node in self.ask({"verb": "nodes"})["nodes"]}
         names = [_escaped(key) for key in keys]
-        found: list[list[str]] = []
+        found: list[list[Replica]] = []
         for first in range(0, len(names), _MAX_WHERE_KEYS):
             some = names[first : first + _MAX_WHERE_KEYS]
             answer = self.ask({"verb": "where", "namespace": namespace, "keys": some})
-            found += [[nodes[one] for one in held if one in nodes] for held in answer["holders"]]
+            for held, on_disk in zip(answer["holders"], answer["on_disk"], strict=True):
+                known = [one for one in held if one in nodes]
+                found.append(
+                    [Replica(nodes[one], "disk" if one in on_disk else "pool") for one in known]
+                )
         return found
 
     def copy(

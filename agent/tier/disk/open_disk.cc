@@ -73,12 +73,9 @@ Status check_kind(const std::string& path, const struct stat& found) {
 // Opens the file or device without O_DIRECT: posix_fallocate() of the C library writes single bytes
 // where a filesystem cannot reserve room.
 Result<Fd> open_place(std::string& path) {
+  path = path_of_disk(path);
   struct stat found {};
-  bool exists = ::stat(path.c_str(), &found) == 0;
-  if (exists && S_ISDIR(found.st_mode)) {
-    path = (std::filesystem::path(path) / kFileInDirectory).string();
-    exists = ::stat(path.c_str(), &found) == 0;
-  }
+  const bool exists = ::stat(path.c_str(), &found) == 0;
   if (!exists && errno != ENOENT) return fail(open_error(path, errno));
   if (!exists && path.starts_with("/dev/") && !path.starts_with("/dev/shm/")) {
     // A file would take the host's memory there.
@@ -260,6 +257,12 @@ Result<std::unique_ptr<Disk>> make_disk(Fd fd, std::uint64_t bytes, bool& uring)
 }
 
 }  // namespace
+
+std::string path_of_disk(const std::string& path) {
+  struct stat found {};
+  const bool is_directory = ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+  return is_directory ? (std::filesystem::path(path) / kFileInDirectory).string() : path;
+}
 
 Result<OpenedDisk> open_disk(const DiskPlace& place) {
   OpenedDisk opened;

@@ -17,6 +17,9 @@ namespace mc::tier {
 
 inline constexpr std::uint64_t kLeastDiskBytes = 64u << 20;
 
+// The file or device that the path names: mc.tier in a directory. Reads the filesystem.
+std::string path_of_disk(const std::string& path);
+
 struct DiskPlace {
   // A block device, a regular file, a file that does not exist yet, or an existing directory. In a
   // directory the file is called mc.tier.

@@ -201,7 +201,7 @@ def test_masters_with_ha_share_a_cluster(kind, runtime_dir, request, monkeypatch
         ("--enable_ha=true", "--ha_backend_connstring"),
         ("--enable_ha=true --ha_backend_type=k8s", "etcd or redis"),
         ("--enable_oplog", "enable_oplog"),
-        ("--enable_offload", "enable_offload"),
+        ("--enable_cxl", "enable_cxl"),
         ("--rpc_port=many", "not a port"),
         ("--rpc_address=192.0.2.1", "without a cluster key"),
         ("--metrics_host=0.0.0.0", "MC_HTTP_TOKEN_FILE or ADMIN_API_KEY"),
@@ -234,6 +234,34 @@ def test_the_client_serves_dummies(runtime_dir):
         at = store.alloc_from_mem_pool(4096)
         assert at and store.register_buffer(at, 4096) == 0 and store.get_into("k", at, 4096) == 1
         assert store.close() == 0
+
+
+def test_a_client_and_a_master_with_offload_keep_objects_on_a_disk(runtime_dir, tmp_path):
+    rpc, admin, port = (free_port() for _ in range(3))
+    environment = {
+        "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": str(tmp_path / "disk"),
+        "MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE": str(128 << 20),
+    }
+    master = running(
+        "mooncake_master", f"--rpc_port={rpc}", "--enable_offload=true",
+        "--offload_on_evict=true", f"--metrics_port={admin}", "--metrics_host=127.0.0.1",
+    )  # fmt: skip
+    client = running(
+        "mooncake_client", "--global_segment_size=64MB", f"--port={port}", "--enable_offload=true",
+        "--start_offload_rpc_server=true", f"--master_server_address=127.0.0.1:{rpc}",
+        **environment,
+    )  # fmt: skip
+    with master as leader:
+        wait_for(rpc, leader)
+        with client as lender:
+            wait_for(port, lender)
+            store = MooncakeDistributedStore()
+            assert store.setup_dummy(1 << 20, 1 << 20, f"127.0.0.1:{port}") == 0
+            (disk,) = store._client.ask({"verb": "status"})["tier"]["disks"]
+            assert disk["path"] == str(tmp_path / "disk/mc.tier")
+            assert (tmp_path / "disk/mc.tier").stat().st_size == 128 << 20
+            assert store.close() == 0
+    assert "enable_ssd_offload" in leader.said and "--offload_on_evict" in leader.said
 
 
 def test_a_client_without_a_master_says_so(runtime_dir):

@@ -70,7 +70,7 @@ def test_variables_without_a_meaning_are_named_once(monkeypatch, caplog):
         _environment.begin()
     rdma, disk = said(caplog)
     assert "MC_GID_INDEX, MC_IB_TC" in rdma and "--rdma-devices" in rdma
-    assert "MOONCAKE_OFFLOAD_USE_URING" in disk and "no disk tier" in disk
+    assert "MOONCAKE_OFFLOAD_USE_URING" in disk and "needs no tuning" in disk
 
 
 @pytest.mark.parametrize(("text", "level"), [("ERROR", 40), ("trace", 10), ("1", 30)])

@@ -156,7 +156,8 @@ def test_segments(service):
             assert ask("POST", path, body)[0] == 400, (path, body)
     assert ask("POST", "/api/reconfigure", {"mode": "prefill"})[1]["mode"] == "prefill"
     decode = {"mode": "decode", "path": "/dev/shm/x", "size": 1}
-    for path, body in (("reconfigure", decode), ("mount_shm", {}), ("unmount_local_disk", {})):
+    assert ask("POST", "/api/unmount_local_disk", {}) == (200, {"status": "success"})
+    for path, body in (("reconfigure", decode), ("mount_shm", {})):
         status, answer = ask("POST", f"/api/{path}", body)
         assert status == 501 and len(answer["error"]) > 20
 
@@ -196,7 +197,7 @@ def test_the_key_is_asked_for_where_one_is_set(start_service):
         (["-Dprotocol"], "NAME=VALUE"),
         (["-Dglobal_segment_size=much"], "much"),
         (["--config=/nonexistent"], "nonexistent"),
-        (["--max-wait-time=0", "-Denable_ssd_offload=true"], "cannot be set up"),
+        (["--max-wait-time=0", "-Dtenant_id=nobody"], "cannot be set up"),
     ],
 )
 def test_what_cannot_start_says_why(shared_agent, arguments, said):

@@ -28,8 +28,10 @@ MEANINGFUL = frozenset(
     MC_TCP_BIND_ADDRESS MC_TRANSFER_TIMEOUT
     MOONCAKE_CLIENT_HTTP_PORT MOONCAKE_CONFIG_PATH MOONCAKE_DEVICE
     MOONCAKE_ENABLE_CLIENT_HTTP_SERVER MOONCAKE_GLOBAL_SEGMENT_SIZE MOONCAKE_LOCAL_BUFFER_SIZE
-    MOONCAKE_LOCAL_HOSTNAME MOONCAKE_MASTER MOONCAKE_OFFLOAD_ENABLED
-    MOONCAKE_OFFLOAD_FILE_STORAGE_PATH MOONCAKE_PROTOCOL MOONCAKE_TENANT_ID
+    MOONCAKE_LOCAL_HOSTNAME MOONCAKE_MASTER MOONCAKE_OFFLOAD_BUCKET_MAX_PHYSICAL_BYTES
+    MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE MOONCAKE_OFFLOAD_ENABLED
+    MOONCAKE_OFFLOAD_FILE_STORAGE_PATH MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR
+    MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES MOONCAKE_PROTOCOL MOONCAKE_TENANT_ID
     MOONCAKE_TE_META_DATA_SERVER
     """.split()
 )
@@ -38,7 +40,8 @@ MEANINGFUL = frozenset(
 OF_OTHERS = frozenset(
     """\
     ASCEND_* HCCL_* NCCL_IB_GID_INDEX POD_NAME POD_NAMESPACE
-    MC_TE_DEVICE MC_TE_PROTOCOL MOONCAKE_CLIENT MOONCAKE_PREFERRED_SEGMENT
+    MC_TE_DEVICE MC_TE_PROTOCOL MOONCAKE_CLIENT MOONCAKE_ENABLE_SSD_OFFLOAD
+    MOONCAKE_PREFERRED_SEGMENT
     MOONCAKE_REQUESTER_LOCAL_HOSTNAME MOONCAKE_STANDALONE_STORAGE
     SGLANG_HICACHE_MOONCAKE_CONFIG_PATH VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT
     VLLM_MOONCAKE_BOOTSTRAP_PORT VLLM_MOONCAKE_PROTOCOL VLLM_MOONCAKE_SENDER_WORKERS
@@ -78,9 +81,11 @@ MEANINGLESS = {
     MC_DISABLE_GPU_DIRECT_RDMA MC_ENABLE_MNNVL MC_FORCE_MNNVL MC_INTRANODE_NVLINK MC_INTRA_NVLINK
     MC_STORE_PINNED_RESTORE_ARENA_SIZE_BYTES MC_STORE_PIN_MEMORY_MAX_BYTES MC_USE_NVLINK_IPC
     WITH_NVIDIA_PEERMEM""",
-    "mc has no disk tier yet": """\
-    MC_NOF_* MC_NVME_* MOONCAKE_DFS_* MOONCAKE_ENABLE_DFS MOONCAKE_NVME_KV_* MOONCAKE_OFFLOAD_*
-    MOONCAKE_OFFSET_*""",
+    "the tier is one log on each disk, which needs no tuning": """\
+    MOONCAKE_DISK_EVICTION_* MOONCAKE_OFFLOAD_* MOONCAKE_OFFSET_* MOONCAKE_SCANMETA_*
+    MOONCAKE_USE_URING""",
+    "the tier is on files and block devices of the host": """\
+    MC_NOF_* MC_NVME_* MOONCAKE_DFS_* MOONCAKE_ENABLE_DFS MOONCAKE_NVME_KV_*""",
     "agents keep the objects over restarts, without snapshots": """\
     MOONCAKE_AWS_* MOONCAKE_SNAPSHOT_LOCAL_PATH MOONCAKE_TENANT_QUOTA_ETCD_ENDPOINTS""",
     "mc has no such part": """\
@@ -131,7 +136,7 @@ def _switch(name: str) -> bool:
     return os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on")
 
 
-def _count(name: str, otherwise: int) -> int:
+def count(name: str, otherwise: int) -> int:
     """A number of at least 1. A text that is none counts as not set, with a warning."""
     text = os.environ.get(name, "").strip()
     if not text:
@@ -165,21 +170,21 @@ def agent_options(protocol: str, devices: str) -> dict[str, str]:
 
 
 def call_timeout_s(otherwise: float) -> float:
-    return _count("MC_RPC_TIMEOUT_MS", round(otherwise * 1000)) / 1000
+    return count("MC_RPC_TIMEOUT_MS", round(otherwise * 1000)) / 1000
 
 
 def connect_timeout_s(otherwise: float) -> float:
-    return _count("MC_RPC_CONNECT_TIMEOUT_MS", round(otherwise * 1000)) / 1000
+    return count("MC_RPC_CONNECT_TIMEOUT_MS", round(otherwise * 1000)) / 1000
 
 
 def setup_tries() -> int:
-    return _count("MC_STORE_CLIENT_SETUP_RETRIES", 1)
+    return count("MC_STORE_CLIENT_SETUP_RETRIES", 1)
 
 
 def client_port() -> int:
     """The port in the name of a store whose hostname has none; no process listens there."""
-    lowest = _count("MC_STORE_CLIENT_MIN_PORT", 12300)
-    highest = _count("MC_STORE_CLIENT_MAX_PORT", 14300)
+    lowest = count("MC_STORE_CLIENT_MIN_PORT", 12300)
+    highest = count("MC_STORE_CLIENT_MAX_PORT", 14300)
     return lowest + os.getpid() % max(1, highest - lowest)
 
 

@@ -153,7 +153,6 @@ MEANINGFUL = {
     "enable_snapshot",
     "enable_offload",
     "enable_cxl",
-    "start_offload_rpc_server",
     "host",
     "global_segment_size",
     "local_buffer_size",

@@ -343,8 +343,9 @@ def _open(
             )
         logger.info("mc: a pool inside this process, which other processes do not see")
         more["config"] = {"pool_bytes": 0}
-        if _environment.needs_huge_pages():
-            more["config"]["huge_pages"] = "require"
+        for option in ("huge_pages", "tier_paths", "tier_bytes"):
+            if value := options.get(f"MC_AGENT_{option.upper()}"):
+                more["config"][option] = value
     operated = True
     if not agent:
         agent, operated = _join_in_time(master, hostname, options)

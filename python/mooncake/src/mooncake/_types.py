@@ -170,29 +170,34 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
-    """Never created: mc has no disk tier yet."""
+    """Never created: such a replica would be on a filesystem that hosts share."""
 
     file_path = ""
     object_size = 0
 
 
 class ReplicaDescriptor:
+    """A replica in the pool of a host, or on a local disk of a host."""
+
     status = ReplicaStatus.COMPLETE
 
-    def __init__(self, size: int, endpoint: str) -> None:
+    def __init__(self, size: int, endpoint: str, on_disk: bool = False) -> None:
         self._memory = MemoryDescriptor(Descriptor(size, endpoint))
+        self._on_disk = on_disk
 
     def is_memory_replica(self) -> bool:
-        return True
+        return not self._on_disk
 
     def is_disk_replica(self) -> bool:
         return False
 
     def is_local_disk_replica(self) -> bool:
-        return False
+        return self._on_disk
 
     def get_memory_descriptor(self) -> MemoryDescriptor:
+        if self._on_disk:
+            raise RuntimeError("this replica is on a local disk")
         return self._memory
 
     def get_disk_descriptor(self) -> DiskDescriptor:
-        raise RuntimeError("this replica is in memory")
+        raise RuntimeError("this replica is on no shared filesystem")

@@ -185,9 +185,14 @@ def _http_arguments(values: dict[str, str]) -> list[str]:
 def mooncake_master() -> None:
     values = _flags("mooncake_master", MASTER_FLAGS, sys.argv[1:])
     _environment.begin()
-    for name in ("enable_oplog", "enable_snapshot", "enable_offload", "enable_cxl"):
+    for name in ("enable_oplog", "enable_snapshot", "enable_cxl"):
         if _true(values, name):
             sys.exit(f"mooncake_master: --{name}: mc has no such thing")
+    if _true(values, "enable_offload"):
+        _say(
+            "--enable_offload: a host keeps evicted objects on a disk if its processes have "
+            "enable_ssd_offload (setup(), mooncake_client --enable_offload)"
+        )
     port = _port("mooncake_master", values, "rpc_port", 50051)
     if "rpc_port" not in values and "port" in values:
         port = _port("mooncake_master", values, "port", 50051)
@@ -206,9 +211,6 @@ def mooncake_master() -> None:
 
 def mooncake_client() -> None:
     values = _flags("mooncake_client", CLIENT_FLAGS, sys.argv[1:])
-    for name in ("enable_offload", "start_offload_rpc_server"):
-        if _true(values, name):
-            sys.exit(f"mooncake_client: --{name}: mc has no disk tier yet")
     given = {**CLIENT_FLAGS, **values}
     config = {
         "local_hostname": given["host"] or socket.gethostname(),
@@ -219,6 +221,7 @@ def mooncake_client() -> None:
         "rdma_devices": given["device_names"],
         "master_server_addr": given["master_server_address"],
         "tenant_id": given["tenant_id"],
+        "enable_ssd_offload": given["enable_offload"],
         "enable_client_http_server": given["enable_http_server"],
         "client_http_port": given["http_port"],
     }

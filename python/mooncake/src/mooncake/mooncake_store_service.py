@@ -249,7 +249,8 @@ class MooncakeStoreService:
 
     async def handle_local_disk(self, request: web.Request) -> web.StreamResponse:
         _grace(await _web.read_json(request))
-        raise Refused(501, "mc has no disk tier yet: there is nothing to unmount")
+        _check(self._store().unmount_local_disk_segment(), "unmount_local_disk")
+        return web.json_response({"status": "success"})
 
     async def handle_reconfigure(self, request: web.Request) -> web.StreamResponse:
         body = await _web.read_json(request)

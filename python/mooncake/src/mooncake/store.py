@@ -85,7 +85,6 @@ _add_missing(
     "mount_segment unmount_segment".split(),
     "the pool's memory is the agent's; allocate_and_mount_segment() makes it larger",
 )
-_add_missing(["unmount_local_disk_segment"], "mc has no disk tier yet")
 _add_missing(
     ["get_tensor_into_cuda", "batch_get_tensor_into_cuda"], "mc reaches host memory only today"
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import mckv
 
-from mooncake import _client_port, _codes, _environment, _pool
+from mooncake import _client_port, _codes, _environment, _offload, _pool
 from mooncake._arguments import address_of, size_of, switch_of
 from mooncake._calls.base import StoreBase
 from mooncake._client_http import ClientServer
@@ -53,13 +53,11 @@ class LifeCalls(StoreBase):
         for text in (local_hostname, metadata_server, protocol, rdma_devices, master_server_addr):
             if not isinstance(text, str):
                 raise TypeError(f"setup(): incompatible function arguments: {text!r} is no str")
-        if enable_ssd_offload:
-            logger.error("mc: enable_ssd_offload: mc has no disk tier yet; setup refused")
-            return _codes.NOT_SUPPORTED
         if self._pool is not None:
             return _codes.OK
         _environment.begin()
         try:
+            disk = _offload.wish(ssd_offload_path) if enable_ssd_offload else _offload.Wish()
             self._pool = _pool.open_pool(
                 self._lender,
                 tenant_id or "default",
@@ -67,10 +65,13 @@ class LifeCalls(StoreBase):
                 local_buffer_size,
                 local_hostname.rpartition(":")[0] or local_hostname,
                 master_server_addr,
-                _environment.agent_options(protocol, rdma_devices),
+                {**_environment.agent_options(protocol, rdma_devices), **disk.options()},
             )
+            if enable_ssd_offload:
+                _offload.check(self._pool.client, disk)
         except mckv.McError as error:
             logger.error("mc: setup: %s", error)
+            self.close()
             return CODE[error.status]
         if enable_client_http_server:
             try:

@@ -50,15 +50,16 @@ class PlacementCalls(ByteCalls):
         names = [key for key in keys_of(keys) if not bad_key(key)]
         try:
             stats = self._client.stat_batch(names)
-            holders = self._client.holders(names, namespace=self._tenant())
+            replicas = self._client.replicas(names, namespace=self._tenant())
         except mckv.UnsupportedError:  # no cluster
-            holders = [[self._hostname]] * len(names)
+            replicas = [[] for _ in names]
         except mckv.McError as error:
             logger.error("mc: the replicas are not known: %s", error)
             return {}
         return {
-            key: [ReplicaDescriptor(stat.length, one) for one in held or [self._hostname]]
-            for key, stat, held in zip(names, stats, holders, strict=True)
+            key: [ReplicaDescriptor(stat.length, one.address, one.tier == "disk") for one in held]
+            or [ReplicaDescriptor(stat.length, self._hostname)]
+            for key, stat, held in zip(names, stats, replicas, strict=True)
             if stat is not None
         }
 
@@ -187,4 +188,8 @@ class PlacementCalls(ByteCalls):
         ), _codes.OK
 
     def get_offload_rpc_read_count(self) -> int:
-        return 0
+        """The objects that this host's agent has read from its disks, for all hosts."""
+        try:
+            return int(self._client.ask({"verb": "status"}).get("tier", {}).get("read", 0))
+        except mckv.McError:
+            return 0

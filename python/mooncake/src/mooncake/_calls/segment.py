@@ -58,3 +58,15 @@ class SegmentCalls(StoreBase):
                 return _codes.INVALID_PARAMS
             rest = {one: size for one, size in self._segments.items() if one not in names}
             return self._mount(rest) if names else _codes.OK
+
+    def unmount_local_disk_segment(self, grace_period_seconds: int = 0) -> int:
+        """0. The agent's disks serve all processes of the host, until the agent ends.
+
+        The agent takes its objects out of the cluster's directory when it ends, which is a minute
+        after its last process.
+        """
+        address_of(grace_period_seconds)
+        if self._pool is None:
+            return _codes.ILLEGAL_CLIENT
+        logger.info("mc: unmount_local_disk_segment: the agent's disks serve until the agent ends")
+        return _codes.OK
