@@ -244,6 +244,7 @@ Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
 
 Status Agent::run() {
   Status status = loop_->run();
+  if (loop_->leaving()) report_writes();
   counters_page_.write(admin_->counters_text());
   if (!keep_.load()) kept_->drop_all();
   return status;
@@ -251,8 +252,19 @@ Status Agent::run() {
 
 void Agent::stop(bool keep) {
   keep_ = keep;
-  loop_->stop();
+  const std::uint64_t write_ns = options_.tier_stop_seconds * (1000 * kMs);
+  if (keep || tier_ == nullptr || write_ns == 0 || loop_->leaving()) {
+    loop_->stop();
+  } else {
+    loop_->stop_after_writes(now_ns() + write_ns);
+  }
   signal_eventfd(wake_.get());
+}
+
+void Agent::report_writes() const {
+  std::uint64_t left = 0;
+  for (const auto& [name, tenant] : namespaces_->all()) left += tenant->store->live_count();
+  spdlog::info("event=pools_written objects_left={}", left);
 }
 
 void Agent::on_wake() {
@@ -275,7 +287,7 @@ void Agent::every_tick(std::uint64_t now) {
 }
 
 void Agent::end_if_idle(std::uint64_t now) {
-  if (options_.end_idle_seconds == 0) return;
+  if (options_.end_idle_seconds == 0 || loop_->leaving()) return;
   const bool in_use = !sessions_->all().empty() || namespaces_->any_contribution();
   if (in_use || last_use_ns_ == 0) last_use_ns_ = now;
   if (now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;

@@ -77,6 +77,7 @@ class Agent {
   void end_if_idle(std::uint64_t now_ns);
   void watch_descriptor_store();
   void report_disks();
+  void report_writes() const;
 
   const LoadedOptions loaded_;
   const Options& options_;

@@ -114,6 +114,7 @@ void AgentLoop::on_cluster_event() {
   if (tier_ != nullptr) {
     if (tiered_pools_->take_new_work()) schedule_tier(now);
     if (now >= next_tier_ns_) now = work_on_tier(now);
+    if (leaving() && now >= next_writes_ns_) now = write_pools(now);
   }
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
@@ -152,6 +153,16 @@ std::uint64_t AgentLoop::work_on_tier(std::uint64_t now) {
   tier_pause_ns_ = end_ns + kStepPause * (end_ns - now);
   next_tier_ns_ = UINT64_MAX;
   schedule_tier(end_ns);
+  return end_ns;
+}
+
+// Returns the time.
+std::uint64_t AgentLoop::write_pools(std::uint64_t now) {
+  const bool more = tiered_pools_->write_pools();
+  if (!more || now >= leave_by_ns_.load(std::memory_order_relaxed)) stop();
+  const std::uint64_t end_ns = now_ns();
+  times_.add(LoopTimes::Cause::kTier, end_ns - now);
+  next_writes_ns_ = end_ns + std::max(kRetryNs, kStepPause * (end_ns - now));
   return end_ns;
 }
 
@@ -198,6 +209,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   if (tier_ != nullptr) {
     if (tiered_pools_->take_new_work()) schedule_tier(now);
     until = std::min(until, next_tier_ns_);
+    if (leaving()) until = std::min(until, next_writes_ns_);
   }
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));

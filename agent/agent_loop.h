@@ -59,6 +59,10 @@ class AgentLoop {
   // wake the loop. Errors: MC_CLOSED if another process serves as this node.
   Status run();
   void stop() { stop_ = true; }
+  // As stop(), when the objects of the pools are on the disks of the tier, and at this time at the latest.
+  // Clients are served meanwhile. REQUIRES: a tier.
+  void stop_after_writes(std::uint64_t at_latest_ns) { leave_by_ns_ = at_latest_ns; }
+  bool leaving() const { return leave_by_ns_.load(std::memory_order_relaxed) != 0; }
   // The cluster's descriptor is readable.
   void on_cluster_event();
   // A disk of the tier has ended jobs.
@@ -71,6 +75,7 @@ class AgentLoop {
   std::uint64_t shrink_some(std::uint64_t now_ns);
   void schedule_tier(std::uint64_t now_ns);
   std::uint64_t work_on_tier(std::uint64_t now_ns);
+  std::uint64_t write_pools(std::uint64_t now_ns);
   void handle_events(int timeout_ms);
   bool spin(std::uint64_t now_ns);
   void publish_wakes();
@@ -91,6 +96,8 @@ class AgentLoop {
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;
   std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> leave_by_ns_{0};  // 0: the agent stays
+  std::uint64_t next_writes_ns_ = 0;
   Status end_;
   bool woken_ = false;  // true from a sleep until the first answer
   std::uint64_t last_work_ns_ = 0;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "agent/agent.h"
@@ -32,7 +33,8 @@ The file is TOML, with lines such as pool_bytes = "4GiB", and a table [[namespac
 namespace beside "default".)";
 
 constexpr const char* kFooter = R"(SIGNALS
-  SIGTERM, SIGINT  stop the agent and free the pool
+  SIGTERM, SIGINT  stop the agent and free the pool. With tier_paths, the agent first writes the pool's
+                   objects to the disks; a second signal ends the agent at once
   SIGUSR2          stops the agent and leaves the pool to the next agent (upgrade); after a crash,
                    too, the next agent finds all objects
 
@@ -72,21 +74,24 @@ int run_agent(mc::agent::LoadedOptions options, const mc::log::ProgramLog& log) 
     log.report_failure(metrics.error().text());
     return 1;
   }
+  std::atomic<bool> ended{false};
   std::thread waiter([&] {
-    int signal = 0;
-    ::sigwait(&signals, &signal);
-    (*agent)->stop(signal == SIGUSR2);
+    // The second signal ends an agent that is writing its pools to disks.
+    for (int signal = 0; !ended;) {
+      ::sigwait(&signals, &signal);
+      (*agent)->stop(signal == SIGUSR2);
+    }
   });
   spdlog::info("event=ready pid={} socket={}", ::getpid(), options.options.socket);
   ::sd_notify(0, "READY=1");
-  const mc::Status ended = (*agent)->run();
+  const mc::Status status = (*agent)->run();
   ::sd_notify(0, "STOPPING=1");
-  // The thread still waits, if no signal has ended the agent.
-  ::kill(::getpid(), SIGTERM);
+  ended = true;
+  ::kill(::getpid(), SIGTERM);  // the thread waits
   waiter.join();
-  if (!ended.ok()) spdlog::error("event=fenced cause=\"{}\"", ended.text());
+  if (!status.ok()) spdlog::error("event=fenced cause=\"{}\"", status.text());
   spdlog::info("event=stopped pid={}", ::getpid());
-  return ended.ok() ? 0 : kFencedExit;
+  return status.ok() ? 0 : kFencedExit;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ constexpr std::uint64_t kMaxAddressBytes = 255;
 constexpr std::uint32_t kMaxAckTimeout = 22;  // 17 s
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
+constexpr std::uint32_t kMaxStopSeconds = 3600;
 constexpr std::uint64_t kLeastStripe = 1 << 20;
 constexpr std::uint64_t kLeastTier = 64 << 20;
 
@@ -135,6 +136,9 @@ std::vector<OptionRow<Options>> make_host_rows() {
       row<&O::tier_endurance_bytes_per_day>(
           "tier_endurance_bytes_per_day", size(kLeastTier, kMaxAnyPoolBytes, true),
           "bytes that may be written to all tier_paths together in a day; if they run short, only objects that were read again go there; 0: no limit"),
+      row<&O::tier_stop_seconds>(
+          "tier_stop_seconds", count(0, kMaxStopSeconds),
+          "time for which an agent that ends writes the pools' objects to tier_paths; 0: objects that are only in DRAM are lost"),
   };
 }
 

@@ -35,10 +35,10 @@ bool Evictor::make_capacity(std::uint64_t bytes) {
 }
 
 void Evictor::fit_capacity(std::uint64_t most) {
-  for (; most > 0 && !fits(0); --most) {
+  for (; most > 0 && !fits(0) && demotion_keeps_up(); --most) {
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return;
-    evict_forgotten(victim, EvictionReason::kCapacity);
+    evict_forgotten(victim, EvictionReason::kCapacity, Bytes::kPaced);
   }
 }
 
@@ -135,8 +135,10 @@ void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason, Bytes
     // Members of a group that was not published go nowhere else.
     const bool held =
         demotion_ != nullptr && reason != EvictionReason::kGroup &&
-        demotion_->begin(
-            {.entry = id, .used = live_.was_used(id), .may_stay = bytes == Bytes::kMayStay});
+        demotion_->begin({.entry = id,
+                          .used = live_.was_used(id),
+                          .may_stay = bytes != Bytes::kGoNow,
+                          .paced = bytes == Bytes::kPaced});
     if (!held) gone_bytes_ += entry.length.load_relaxed();
     live_.retire(id, held ? LiveObjects::Bytes::kHeld : LiveObjects::Bytes::kFree);
     MC_FAILPOINT("evict.after_limbo");

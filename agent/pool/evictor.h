@@ -36,7 +36,7 @@ class Evictor {
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
   // A lower capacity evicts objects with the next calls of fit_capacity().
   void set_capacity(std::uint64_t bytes) { capacity_bytes_ = bytes; }
-  // Evicts up to this many objects beyond the capacity.
+  // Evicts up to this many objects beyond the capacity, no faster than a demotion takes them.
   void fit_capacity(std::uint64_t most);
   bool fits(std::uint64_t bytes) const { return live_.bytes() + bytes <= capacity_bytes_; }
   // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
@@ -48,8 +48,11 @@ class Evictor {
   // serves the whole batch. A demotion may hold bytes of the first batch only, so that a put waits for no
   // disk. Returns false if no object can be evicted.
   bool evict_some(std::uint64_t bytes);
-  // Whether a demotion may hold the bytes of the victims.
-  enum class Bytes : std::uint8_t { kMayStay, kGoNow };
+  // Whether a demotion may hold the bytes of the victims. kPaced: also more than the headroom, since nobody
+  // waits for the bytes.
+  enum class Bytes : std::uint8_t { kMayStay, kGoNow, kPaced };
+  // False: the next victims of an eviction that nobody waits for would be lost.
+  bool demotion_keeps_up() const { return demotion_ == nullptr || demotion_->keeps_up(); }
   // Evicts up to this many objects, 128 at most, and their groups. Returns the number of victims.
   std::uint64_t evict_batch(std::uint64_t most, EvictionReason reason = EvictionReason::kRoom,
                             Bytes bytes = Bytes::kMayStay);

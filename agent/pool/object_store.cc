@@ -387,9 +387,12 @@ ObjectStore::Evicting ObjectStore::evict_towards(std::uint64_t wanted_bytes) {
   const auto have = [&] { return free_bytes() + limbo_bytes() >= wanted_bytes; };
   const std::uint64_t start = counters_.evictions;
   Evicting state = have() ? Evicting::kDone : Evicting::kMore;
-  while (state == Evicting::kMore && counters_.evictions - start < kEvictedInStep) {
+  while (state == Evicting::kMore && counters_.evictions - start < kEvictedInStep &&
+         evictor_.demotion_keeps_up()) {
     // One victim at a time: a victim may have a group of many objects.
-    if (evictor_.evict_batch(1, EvictionReason::kOperator) == 0) state = Evicting::kExhausted;
+    if (evictor_.evict_batch(1, EvictionReason::kOperator, Evictor::Bytes::kPaced) == 0) {
+      state = Evicting::kExhausted;
+    }
     if (have()) state = Evicting::kDone;
   }
   limbo_.reclaim();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Empties the tails of a shrinking pool in short steps: objects move to the front, or are
-//   evicted if there is no room. The shrink waits for reservations, for objects with readers, and for
-//   hard pins without room elsewhere.
+//   evicted if there is no room. The shrink waits for reservations, for objects with readers, for hard
+//   pins without room elsewhere, and for the disks of the tier.
 // Threads: the agent's loop.
 // Owns: nothing.
 // Trusts: its caller.

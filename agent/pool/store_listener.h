@@ -48,12 +48,15 @@ class Demotion {
     std::uint32_t entry = 0;  // live
     bool used = false;        // a reader has used the object since its put
     bool may_stay = true;     // false: a request waits for the bytes
+    bool paced = false;       // the caller has asked keeps_up(): many bytes may be on their way
   };
   // An object is about to be evicted. Returns true if the object's bytes must stay until
   // ObjectStore::end_demotion().
   virtual bool begin(const Leaving& object) = 0;
   // False: begin() takes no object now.
   virtual bool takes_objects() const = 0;
+  // False: an eviction that nobody waits for should go on later, so that no object is lost.
+  virtual bool keeps_up() const = 0;
 };
 
 }  // namespace mc::agent

@@ -39,7 +39,8 @@ bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint
   if (length > pool.store().pool().reserved_bytes() / kLargestShare) {
     return lose(name, counters_.too_large);
   }
-  if (!object.may_stay || (pool.on_the_way_bytes > 0 && on_the_way > room)) {
+  const bool too_much = !object.paced && pool.on_the_way_bytes > 0 && on_the_way > room;
+  if (!object.may_stay || too_much) {
     return lose(name, counters_.busy);
   }
   if (!admission_.admits(object.used, log_.written_bytes(), now_ns)) {

@@ -39,6 +39,8 @@ class Demoter {
 
   // See Demotion::begin().
   bool begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns);
+  // See Demotion::keeps_up(). The disks are kept busy, and the log takes further objects.
+  bool keeps_up() const { return counters_.on_the_way_bytes < kPacedBytes; }
   // Returns false if the ticket is of other work.
   bool end(const tier::LogEnd& end);
   // The entry of an object on its way, or kNoEntry.
@@ -55,6 +57,7 @@ class Demoter {
   const Counters& counters() const { return counters_; }
 
  private:
+  static constexpr std::uint64_t kPacedBytes = 48 << 20;
   struct OnTheWay {
     TieredPool* pool = nullptr;
     std::uint32_t entry = kNoEntry;

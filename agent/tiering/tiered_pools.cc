@@ -233,6 +233,16 @@ void TieredPools::tell_dropped() {
   }
 }
 
+bool TieredPools::write_pools() {
+  if (!log_.takes_puts()) return false;
+  for (const auto& [tenant, pool] : pools_) {
+    ObjectStore& store = pool->store();
+    const std::uint64_t all = store.pool().reserved_bytes();
+    if (store.evict_towards(all) == ObjectStore::Evicting::kMore) return true;
+  }
+  return demoter_.counters().on_the_way_bytes > 0;
+}
+
 bool TieredPools::advance(std::uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   tell_dropped();

@@ -52,6 +52,9 @@ class TieredPools final : public LocalDisks {
   std::optional<std::uint64_t> walk(const Tenant& tenant, std::uint64_t position,
                                     const Visit& visit) const override;
   bool recovering() const override { return log_.recovering(); }
+  // Before the agent's end: evicts objects of the pools, no faster than the disks take them. A bounded step.
+  // Returns false when no object is left that a disk takes.
+  bool write_pools();
   // Takes what the log has done, and goes on with the reads. Returns true if a request may be over.
   bool advance(std::uint64_t now_ns);
   // When advance() or the log has work that no disk announces; UINT64_MAX: never.
@@ -66,6 +69,7 @@ class TieredPools final : public LocalDisks {
     explicit Pool(TieredPools& with) : pools(with) {}
     bool begin(const Leaving& object) override;
     bool takes_objects() const override { return pools.log_.takes_puts(); }
+    bool keeps_up() const override { return pools.demoter_.keeps_up(); }
     TieredPools& pools;
   };
   struct Removal {

@@ -206,7 +206,8 @@ class Crew {
       Result<SsdFile> made = SsdFile::create(plan_.ssd_folder);
       if (!made) return made.error();
       file = std::move(*made);
-      tier = "tier_paths=" + file.path() + "\ntier_bytes=" + std::to_string(plan_.ssd_bytes) + "\n";
+      tier = "tier_paths=" + file.path() + "\ntier_bytes=" + std::to_string(plan_.ssd_bytes) +
+             "\ntier_stop_seconds=0\n";
     }
     Result<Client> client = open_client(plan_, 0, tier);
     file.remove();

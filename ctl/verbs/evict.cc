@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -11,6 +13,8 @@
 
 namespace mc::ctl {
 namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(5);
 
 struct EvictOptions {
   std::string size;
@@ -37,6 +41,8 @@ std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_b
   do {
     const auto answer = ask_agent(context, "evict", request);
     if (!answer) return std::nullopt;
+    // The disks of the tier take no more now.
+    if (number_field(*answer, "evicted") == 0) std::this_thread::sleep_for(kPause);
     sum.objects += number_field(*answer, "evicted");
     sum.bytes += number_field(*answer, "evicted_bytes");
     sum.free_bytes = number_field(*answer, "free_bytes");

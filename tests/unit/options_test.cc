@@ -157,6 +157,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"allow_uids", "-1", "0", "4294967294", "4294967295"},
       {"tier_bytes", "67108863", "64MiB", "64TiB", "65TiB"},
       {"tier_endurance_bytes_per_day", "67108863", "64MiB", "64TiB", "65TiB"},
+      {"tier_stop_seconds", "-1", "0", "3600", "3601"},
       {"stripe_bytes", "1048575", "1MiB", "64TiB", "65TiB"},
       {"stripe_grace_seconds", "0", "1", "604800", "604801"},
       {"rdma_ack_timeout", "0", "1", "22", "23"},

@@ -43,6 +43,7 @@ def agent(make_agent, tmp_path, request):
         tier_bytes="256MiB",
         mode=getattr(request, "param", "direct"),
         isolated_allow_same_user="true",
+        tier_stop_seconds="60",
     )
     ready(agent)
     return agent
@@ -105,12 +106,41 @@ def test_the_objects_on_the_disk_outlive_the_agent(agent, signal_number):
     agent.start()
     ready(agent)
     until(lambda: not tier_of(agent)["recovering"])
-    assert tier_of(agent)["objects"] == on_disk
+    # A stopped agent has written its pool to the disk. A killed agent finds the pool in memory.
+    wanted = OBJECTS if signal_number == signal.SIGTERM else on_disk
+    assert tier_of(agent)["objects"] == wanted
     with mckv.Client(agent.socket) as client:
-        found = present(client, keys)
-        # A stopped agent has freed its pool, a killed agent has not.
-        wanted = OBJECTS - lost(tier_of(agent)) if signal_number == signal.SIGKILL else on_disk
-        assert len(found) >= wanted
+        assert len(present(client, keys)) >= OBJECTS - lost(tier_of(agent))
+
+
+def test_a_stop_without_time_for_writes_loses_the_pool(make_agent, tmp_path):
+    agent = make_agent(
+        pool_bytes="32MiB",
+        tier_paths=str(tmp_path / "disk"),
+        tier_bytes="64MiB",
+        tier_stop_seconds="0",
+    )
+    ready(agent)
+    with mckv.Client(agent.socket) as client:
+        client.put("key", b"value")
+    agent.end(signal.SIGTERM)
+    agent.start()
+    ready(agent)
+    with mckv.Client(agent.socket) as client:
+        until(lambda: not tier_of(agent)["recovering"])
+        assert not client.exists("key")
+
+
+@pytest.mark.parametrize("verb", [("evict", "28MiB"), ("segment", "resize", "4MiB")])
+def test_an_operator_evicts_no_faster_than_the_disk_writes(agent, verb):
+    with mckv.Client(agent.socket) as client:
+        keys = [f"key-{i}" for i in range(200)]
+        for key in keys:
+            client.put(key, value_of(key))
+    evicted = mcctl(*verb, agent=agent.socket)
+    assert evicted.returncode == 0, evicted.stderr
+    tier = tier_of(agent)
+    assert lost(tier) == 0 and tier["demoted_bytes"] + tier["demoting_bytes"] > 20 << 20
 
 
 @pytest.mark.parametrize("agent", ["direct", "isolated"], indirect=True)
