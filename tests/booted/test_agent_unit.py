@@ -128,6 +128,39 @@ def test_objects_stay_through_a_restart_and_end_with_a_stop(serving):
         assert not any(client.exists_batch(list(OBJECTS)))
 
 
+@pytest.mark.parametrize(
+    ("place", "settings"),
+    [("/var/lib/mc", {}), ("/srv/mc-disk", {"ReadWritePaths": "/srv/mc-disk"})],
+)
+def test_objects_stay_on_a_disk_through_a_stop(agent, place, settings):
+    folder = pathlib.Path(place)
+    if settings:
+        folder.mkdir(mode=0o700)
+        shutil.chown(folder, "mc", "mc")
+    agent.configure(
+        f'pool_bytes = "64MiB"\ntier_paths = "{place}"\ntier_bytes = "128MiB"\n', **settings
+    )
+
+    def disk():
+        return json.loads(run("mcctl", "status", "--json"))["tier"]["disks"][0]
+
+    try:
+        agent.do("start")
+        until(lambda: disk()["serving"])
+        assert disk()["path"] == f"{place}/mc.tier" and disk()["io"].startswith("io_uring")
+        put_objects()
+        agent.do("stop")
+        agent.do("start")
+        until(lambda: not json.loads(run("mcctl", "status", "--json"))["tier"]["recovering"])
+        check_objects()
+        assert any("pools_written objects_left=0" in one["MESSAGE"] for one in agent.journal())
+    finally:
+        agent.do("stop")
+        (folder / "mc.tier").unlink(missing_ok=True)
+        if settings:
+            folder.rmdir()
+
+
 def test_the_watchdog_restarts_an_agent_that_hangs(serving):
     serving.set(WatchdogSec="2s")
     serving.do("restart")
