@@ -72,6 +72,7 @@ class Catalog {
   // ---- Puts and removals
   // The number of the next put, removal or opened segment in the history of the tier.
   std::uint64_t take_order() { return next_order_++; }
+  std::uint64_t next_order() const { return next_order_; }
   // Orders of this run are higher than those of all runs before.
   void begin_run(std::uint64_t run) { next_order_ = (run << kRunShift) + 1; }
   // The disks of an earlier one that is under way count on.

@@ -104,6 +104,21 @@ void DiskLog::read(std::uint64_t ticket, std::uint32_t entry, std::string key,
          {.kind = Task::Kind::kRead, .mark = ticket, .key = std::move(key), .entry = found});
 }
 
+std::shared_ptr<DiskLog::WalkRead> DiskLog::read_for_walk(std::uint32_t number,
+                                                          std::uint64_t offset,
+                                                          std::uint64_t bytes) {
+  if (!walk_read_.expired()) return nullptr;
+  auto read = std::make_shared<WalkRead>();
+  walk_read_ = read;
+  ++segments_.at(number).readers;
+  submit({.kind = Job::Kind::kRead,
+          .urgency = Urgency::kLog,
+          .offset = geometry_.offset_of(number) + offset,
+          .bytes = bytes},
+         {.kind = Task::Kind::kWalk, .mark = number, .walk = read});
+  return read;
+}
+
 void DiskLog::submit(Job job, Task task) {
   job.id = next_job_++;
   task.bytes = job.bytes;
@@ -235,6 +250,11 @@ std::size_t DiskLog::take_job(JobEnd end) {
       break;
     case Task::Kind::kRead:
       end_read(task, std::move(end));
+      break;
+    case Task::Kind::kWalk:
+      --segments_.at(static_cast<std::uint32_t>(task.mark)).readers;
+      task.walk->end = std::move(end);
+      task.walk->done = true;
       break;
     case Task::Kind::kSuperblock:
       if (task.voids && outcome == JobEnd::Outcome::kDone) void_copies_ |= 1u << task.mark;
@@ -404,6 +424,7 @@ void DiskLog::write_batch(Class of) {
   SegmentWriter::Batch batch = writer->make_batch(open.waiting, config_.batch_bytes);
   writing_bytes_ += batch.job.bytes;
   ++batches_of_[number_of(writer->segment())];
+  if (of == Class::kCopy) segments_.at(number_of(writer->segment())).has_copies = true;
   if (of == Class::kNew) {
     for (const NewRecord& record : batch.records) waiting_bytes_ -= record.header.record_bytes();
   }
@@ -476,7 +497,7 @@ void DiskLog::open_segment(Class of) {
 void DiskLog::seal(std::unique_ptr<SegmentWriter> writer) {
   Segment& segment = segments_.at(number_of(writer->segment()));
   segment.state = SegmentState::kSealing;
-  segment.sealed_order = catalog_.take_order();
+  segment.sealed_order = last_sealed_order_ = catalog_.take_order();
   segment.footer_bytes = writer->footer_bytes();
   segment.removals = writer->removals();
   sealing_.push_back({.writer = std::move(*writer)});

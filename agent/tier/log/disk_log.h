@@ -111,11 +111,26 @@ class DiskLog {
   // Lives that ended because removals may have been lost.
   std::uint32_t emptied() const { return emptied_; }
   const SegmentTable& segments() const { return segments_; }
+  const DiskGeometry& geometry() const { return geometry_; }
   const Superblock& superblock() const { return superblock_; }
+
+  // ---- For a KeyWalk
+  static constexpr std::size_t kClasses = 2;  // of records, with an open segment each
+  // Null: the class has no open segment.
+  const SegmentWriter* open_writer(std::size_t of) const { return open_[of].writer.get(); }
+  // Segment::sealed_order of the segment that was full last; 0: none in this life of the agent.
+  std::uint64_t last_sealed_order() const { return last_sealed_order_; }
+  struct WalkRead {
+    bool done = false;
+    JobEnd end = {};
+  };
+  // Reads bytes from an offset in the segment. The walk keeps the result while it uses the bytes. Null: another
+  // walk over this disk does so.
+  std::shared_ptr<WalkRead> read_for_walk(std::uint32_t number, std::uint64_t offset,
+                                          std::uint64_t bytes);
 
  private:
   enum class Class : std::uint8_t { kNew, kCopy };
-  static constexpr std::size_t kClasses = 2;
   static constexpr std::size_t kStepRecords = 512;
   // A disk that ends no job, or no write, for this time has failed.
   static constexpr std::uint64_t kAnswerNs = 30'000'000'000;
@@ -125,16 +140,26 @@ class DiskLog {
   static constexpr std::uint64_t kSpeedBytes = 256 << 20;  // of which the speed is the average
   // A job that is under way.
   struct Task {
-    enum class Kind : std::uint8_t { kBatch, kFooter, kRecovery, kCleaner, kRead, kSuperblock };
+    enum class Kind : std::uint8_t {
+      kBatch,
+      kFooter,
+      kRecovery,
+      kCleaner,
+      kRead,
+      kWalk,
+      kSuperblock
+    };
     Kind kind = Kind::kBatch;
     Class of = Class::kNew;               // kBatch
     std::vector<NewRecord> records = {};  // kBatch
     bool write = false;                   // the job writes
     std::uint64_t bytes = 0;              // of the job
-    std::uint64_t mark = 0;  // kRecovery; kFooter: segment; kRead: ticket; kSuperblock: copy
+    // kRecovery; kFooter, kWalk: segment; kRead: ticket; kSuperblock: copy
+    std::uint64_t mark = 0;
     std::string key = {};    // kRead
     bool voids = false;      // kSuperblock
     TierEntry entry = {};    // kRead, kCleaner
+    std::shared_ptr<WalkRead> walk = {};
   };
   struct Open {
     std::deque<NewRecord> waiting;
@@ -195,6 +220,8 @@ class DiskLog {
   std::unique_ptr<Recovery> recovery_;
   Cleaner cleaner_;
   std::array<Open, kClasses> open_;
+  std::uint64_t last_sealed_order_ = 0;
+  std::weak_ptr<WalkRead> walk_read_;
   std::vector<Sealing> sealing_;
   std::vector<std::uint32_t> batches_of_;  // being written, by number of the segment
   std::unordered_map<std::uint64_t, Task> tasks_;

@@ -639,6 +639,14 @@ std::optional<std::uint64_t> Log::read(const ObjectName& name, std::vector<Piece
   return ticket;
 }
 
+std::deque<KeyWalk> Log::walk_keys() const {
+  std::deque<KeyWalk> walks;
+  for (const Slot& slot : slots_) {
+    if (slot.log) walks.emplace_back(catalog_, *slot.log);
+  }
+  return walks;
+}
+
 void Log::take_ended(std::vector<LogEnd>& ended) {
   for (Slot& slot : slots_) {
     if (!slot.log) continue;

@@ -34,6 +34,7 @@
 
 #include "agent/tier/log/catalog.h"
 #include "agent/tier/log/disk_log.h"
+#include "agent/tier/log/key_walk.h"
 #include "mc/status.h"
 
 namespace mc::tier {
@@ -130,6 +131,8 @@ class Log {
       if (disk_serves(entry)) visit(entry);
     });
   }
+  // Walks over the objects of each disk. REQUIRES: !recovering(). The log outlives the calls of the walks.
+  std::deque<KeyWalk> walk_keys() const;
   // The log remembers which objects are of this namespace. There may be too many other ones.
   void know_namespace(std::uint64_t id) { catalog_.number_namespace(id); }
   std::optional<std::uint64_t> namespace_of(const TierEntry& entry) const {

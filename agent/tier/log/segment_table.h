@@ -39,6 +39,7 @@ struct Segment {
   std::uint32_t removals = 0;      // records of removals
   std::uint32_t readers = 0;       // reads under way: the segment is not opened again meanwhile
   SegmentState state = SegmentState::kUnread;
+  bool has_copies = false;  // the cleaner has written to it in this life of the agent
   // Recovery found that records do not count which would count again without a record of another segment or
   // disk. The segment is cleaned before all others.
   bool clean_first = false;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -50,6 +51,7 @@ class SegmentWriter {
         footer_checksum_(stamp_) {}
 
   std::uint32_t segment() const { return segment_; }
+  std::uint64_t sequence() const { return sequence_; }
   bool copies() const { return geometry_.copies; }
   // Different ones: a crash during cleaning may leave a removal twice.
   std::uint32_t removals() const { return static_cast<std::uint32_t>(removal_orders_.size()); }
@@ -58,6 +60,8 @@ class SegmentWriter {
   void end_batches() { may_go_on_ = false; }
   bool may_go_on() const { return may_go_on_; }
   std::uint32_t footer_bytes() const { return static_cast<std::uint32_t>(footer_.size()); }
+  // Header and key of each record so far, as in a footer.
+  std::span<const std::byte> headers() const { return footer_; }
   // Whether a batch with this record fits behind the last one.
   bool fits(const NewRecord& record) const;
   struct Batch {
