@@ -98,6 +98,20 @@ class LocalDisks {
   using Visit = std::function<void(const SharedObject&)>;
   virtual std::optional<std::uint64_t> walk(const Tenant& tenant, std::uint64_t position,
                                             const Visit& visit) const = 0;
+  // A walk over a tenant's objects on the disks, and on their way there, with their keys, which the disks have to
+  // be asked for.
+  class Keys {
+   public:
+    virtual ~Keys() = default;
+    // kWaits: for a disk.
+    enum class Next : std::uint8_t { kMore, kWaits, kOver };
+    // An object whose key cannot be read has an empty key. May drop objects.
+    using Visit = std::function<void(const SharedObject&, std::string_view key)>;
+    // Visits a bounded number of objects. An object that stays is visited, possibly twice.
+    virtual Next go_on(const Visit& visit) = 0;
+  };
+  // REQUIRES: the tenant and this object outlive the calls of go_on().
+  virtual std::unique_ptr<Keys> keys_of(const Tenant& tenant) const = 0;
   // After a start: the disks may have objects that are not known yet.
   virtual bool recovering() const = 0;
 };

@@ -140,13 +140,16 @@ void Demoter::announced(const TieredPool& pool, const tier::ObjectName& name,
 }
 
 std::optional<std::uint64_t> Demoter::walk(const TieredPool& pool, std::uint64_t from,
-                                           std::size_t most, const LocalDisks::Visit& visit) const {
+                                           std::size_t most,
+                                           const LocalDisks::Keys::Visit& visit) const {
   auto at = by_ticket_.lower_bound(from);
   for (; at != by_ticket_.end() && most > 0; ++at, --most) {
     const OnTheWay& object = at->second;
     if (object.pool != &pool) continue;
-    const auto latest = tickets_.find(pool.name(object.object.name.lo));
-    if (latest != tickets_.end() && latest->second == at->first) visit(object.object);
+    ObjectIndex& index = pool.store().index();
+    const auto latest = tickets_.find(pool.name(index.entry(object.entry).hash.load_relaxed()));
+    if (latest == tickets_.end() || latest->second != at->first) continue;
+    visit(object.object, index.key_of(object.entry));
   }
   return at == by_ticket_.end() ? std::nullopt : std::optional(at->first);
 }

@@ -53,7 +53,7 @@ class Demoter {
   // Visits up to `most` objects of the pool, in the order of their tickets. Returns the next ticket, or
   // nothing at the end.
   std::optional<std::uint64_t> walk(const TieredPool& pool, std::uint64_t from, std::size_t most,
-                                    const LocalDisks::Visit& visit) const;
+                                    const LocalDisks::Keys::Visit& visit) const;
   const Counters& counters() const { return counters_; }
 
  private:

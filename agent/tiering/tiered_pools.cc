@@ -211,7 +211,8 @@ std::optional<std::uint64_t> TieredPools::walk(const Tenant& tenant, std::uint64
   constexpr std::uint32_t kAtOnce = MC_MAX_BATCH_ITEMS;
   const Pool& pool = pool_of(tenant);
   if (position < kOnDisks) {
-    return demoter_.walk(pool, position, kAtOnce, visit).value_or(kOnDisks);
+    const auto visit_object = [&](const SharedObject& object, std::string_view) { visit(object); };
+    return demoter_.walk(pool, position, kAtOnce, visit_object).value_or(kOnDisks);
   }
   const auto from = static_cast<std::uint32_t>(position - kOnDisks);
   const std::uint32_t next = log_.walk(from, kAtOnce, [&](const tier::TierEntry& entry) {

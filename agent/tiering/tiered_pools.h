@@ -22,6 +22,7 @@
 #include "agent/server/local_disks.h"
 #include "agent/tier/log/log.h"
 #include "agent/tiering/demoter.h"
+#include "agent/tiering/disk_keys.h"
 #include "agent/tiering/tier_reads.h"
 #include "agent/tiering/tiered_pool.h"
 
@@ -51,6 +52,9 @@ class TieredPools final : public LocalDisks {
   void drop(const SharedName& name, std::uint64_t up_to_version, Dropped done) override;
   std::optional<std::uint64_t> walk(const Tenant& tenant, std::uint64_t position,
                                     const Visit& visit) const override;
+  std::unique_ptr<Keys> keys_of(const Tenant& tenant) const override {
+    return std::make_unique<DiskKeys>(log_, demoter_, pool_of(tenant));
+  }
   bool recovering() const override { return log_.recovering(); }
   // Before the agent's end: evicts objects of the pools, no faster than the disks take them. A bounded step.
   // Returns false when no object is left that a disk takes.

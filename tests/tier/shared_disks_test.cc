@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,7 +47,9 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
     for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
     tenants_.clear();
   }
-  void on_arrival(const ClusterTenant&, std::uint32_t, bool) override {}
+  void on_arrival(const ClusterTenant& tenant, std::uint32_t entry, bool is_put) override {
+    walks_.arrived(tenant, entry, is_put);
+  }
   void on_put(const PublishItem&) override {}
   void on_not_on_disks(ClusterTenant&, const std::shared_ptr<RemoteRequest>& request,
                        std::size_t item) override {
@@ -98,20 +102,45 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
     for (int i = 0; i < 100'000 && !durable; ++i) turn();
     return durable.value_or(false);
   }
-  std::uint64_t removed_by(IndexWalks& walks, const std::string& prefix) {
+  // Until the walk has answered. meanwhile: called between the steps.
+  template <typename Answer>
+  void finish_walk(const std::optional<Answer>& answer, const std::function<void()>& meanwhile) {
+    for (int i = 0; i < 100'000 && !answer; ++i) {
+      walks_.turn(UINT64_MAX);
+      if (walks_.next_ns() != 0) turn();  // the walk waits for a disk
+      if (meanwhile) meanwhile();
+    }
+    ASSERT_TRUE(answer);
+  }
+  static metadata::wire::Match match_of(const std::string& pattern, bool regex = false) {
     metadata::wire::Match match;
     match.name_space = "default";
-    match.pattern = prefix;
+    match.pattern = pattern;
+    if (regex) match.kind = metadata::wire::Match::Kind::kRegex;
+    match.limit = metadata::wire::kMaxListed;
+    return match;
+  }
+  std::uint64_t removed_by(const std::string& pattern, bool regex = false,
+                           const std::function<void()>& meanwhile = {}) {
     std::optional<metadata::wire::RemoveMatchingAnswer> answer;
-    walks.remove(shared(), match, {},
-                 [&](const Result<metadata::wire::RemoveMatchingAnswer>& said) { answer = *said; });
-    for (int i = 0; i < 100'000 && !answer; ++i) {
-      // The walk is faster than the disk.
-      for (int turns = 0; turns < 20 && !answer; ++turns) walks.turn(UINT64_MAX);
-      turn();
-    }
-    EXPECT_TRUE(answer);
+    walks_.remove(
+        shared(), match_of(pattern, regex), {},
+        [&](const Result<metadata::wire::RemoveMatchingAnswer>& said) { answer = *said; });
+    finish_walk(answer, meanwhile);
     return answer ? answer->removed : 0;
+  }
+  std::vector<std::string> listed(const std::string& prefix = "",
+                                  const std::function<void()>& meanwhile = {}) {
+    std::optional<metadata::wire::ListAnswer> answer;
+    walks_.list(shared(), match_of(prefix), {},
+                [&](const Result<metadata::wire::ListAnswer>& said) { answer = *said; });
+    finish_walk(answer, meanwhile);
+    std::vector<std::string> keys;
+    for (const metadata::wire::ListedKey& key : answer->keys) {
+      keys.push_back(key.key);
+      EXPECT_EQ(key.bytes, kObjectBytes);
+    }
+    return keys;
   }
   // Another host asks for the object.
   mc_status bring(const std::string& key) {
@@ -138,6 +167,7 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
   Masters masters_{{&master_}};
   ClusterTenants tenants_;
   OperationTable operations_;
+  IndexWalks walks_;
   Announcer announcer_{operations_, tenants_, masters_, clock_};
   std::vector<mc_status> elsewhere_;  // why the disks could not end a get
 };
@@ -447,36 +477,153 @@ TEST_F(SharedDisksTest, AnotherHostGetsAnObjectOnItsWayOnceTheDiskHasIt) {
   EXPECT_EQ(bring("b"), MC_NOT_FOUND);
 }
 
-// The keys of objects on disks are not in memory.
-TEST_F(SharedDisksTest, ARemovalByPatternLeavesNoObjectOnTheDisks) {
+TEST_F(SharedDisksTest, AListingNamesObjectsInThePoolOnTheirWayAndOnDisks) {
   put_and_evict("a/1", 1);
   settle();
   put_and_evict("a/2", 1);
+  put("a/3", 1);
   put_and_evict("b/1", 1);
-  put("b/2", 1);
-  told();
-  IndexWalks walks;
-  EXPECT_EQ(removed_by(walks, "a/"), 3u);
-  EXPECT_TRUE(in_pool("b/2"));
-  EXPECT_THAT(told(), ElementsAre(Is(What::kDropped, false), Is(What::kDropped, false),
-                                  Is(What::kDropped, false)));
+  EXPECT_THAT(listed("a/"), ElementsAre("a/1", "a/2", "a/3"));
+  settle();
+  EXPECT_EQ(bring("a/1"), MC_OK);
+  EXPECT_THAT(listed("a/"), ElementsAre("a/1", "a/2", "a/3"));
+  EXPECT_TRUE(drop("a/2", version_on_disk("a/2")));
+  EXPECT_THAT(listed(), ElementsAre("a/1", "a/3", "b/1"));
   restart();
-  rig_.recover();
-  EXPECT_THAT(report(), IsEmpty());
+  EXPECT_THAT(listed(), ElementsAre("a/1", "b/1")) << "the listing waits for the recovery";
+}
+
+TEST_F(SharedDisksTest, AListingMissesNoObjectThatMovesMeanwhile) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 150; ++i) {
+    keys.push_back("kept/" + std::to_string(1000 + i));
+    put(keys.back(), 1);
+    for (int turns = 0; turns < 20; ++turns) turn();
+  }
+  settle();
+  int moves = 0;
+  const auto move_some = [&] {
+    const std::string& key = keys[static_cast<std::size_t>(moves * 37 % 150)];
+    if (!in_pool(key)) bring(key);
+    if (const std::string& other = keys[static_cast<std::size_t>(moves * 53 % 150)];
+        in_pool(other)) {
+      evict(other);
+    }
+    // The cleaner has work.
+    put("other/" + std::to_string(moves++), 1);
+  };
+  for (int i = 0; i < 300; ++i) move_some();
+  std::vector<std::string> before, after;
+  const auto note_present = [&](std::vector<std::string>& present) {
+    for (const std::string& key : keys) {
+      if (in_pool(key) || version_on_disk(key) != 0) present.push_back(key);
+    }
+  };
+  note_present(before);
+  const int moved = moves;
+  const std::vector<std::string> found = listed("kept/", move_some);
+  EXPECT_GT(moves, moved + 3);
+  note_present(after);
+  EXPECT_GT(after.size(), 80u);
+  for (const std::string& key : after) EXPECT_THAT(found, Contains(key));
+  for (const std::string& key : found) EXPECT_THAT(before, Contains(key));
+}
+
+TEST_F(SharedDisksTest, ARemovalByPatternLeavesTheOtherObjectsOnTheDisks) {
+  for (const bool regex : {false, true}) {
+    put_and_evict("a/1", 1);
+    settle();
+    put_and_evict("a/2", 1);
+    put_and_evict("b/1", 1);
+    put("b/2", 1);
+    put("a/3", 1);
+    told();
+    EXPECT_EQ(removed_by(regex ? "^a/[1-3]" : "a/", regex), 3u);
+    EXPECT_THAT(told(), ElementsAre(Is(What::kDropped, false), Is(What::kDropped, false),
+                                    Is(What::kDropped, false)));
+    EXPECT_THAT(listed(), ElementsAre("b/1", "b/2"));
+    restart();
+    rig_.recover();
+    EXPECT_THAT(report(), ElementsAre(Is(What::kHolds, true)));
+    EXPECT_TRUE(gets("b/1", 1));
+    EXPECT_TRUE(drop("b/1", version_on_disk("b/1")));
+  }
+}
+
+TEST_F(SharedDisksTest, ARemovalByPatternTakesObjectsThatComeBackMeanwhile) {
+  for (const bool regex : {false, true}) {
+    for (int i = 0; i < 30; ++i) {
+      put_and_evict("a/" + std::to_string(i), 1);
+      put_and_evict("b/" + std::to_string(i), 1);
+      settle();
+    }
+    int brought = 0;
+    const std::uint64_t removed = removed_by(regex ? "^a/" : "a/", regex, [&] {
+      if (brought == 30) return;
+      bring("a/" + std::to_string(29 - brought));
+      bring("b/" + std::to_string(brought++));
+    });
+    EXPECT_EQ(removed, 30u);
+    EXPECT_EQ(listed("a/").size(), 0u);
+    EXPECT_EQ(listed("b/").size(), 30u);
+    restart();
+    rig_.recover();
+    EXPECT_EQ(report().size(), 30u);
+    EXPECT_EQ(removed_by(""), 30u);
+  }
+}
+
+TEST_F(SharedDisksTest, ARemovalTakesAnObjectWhoseKeyCannotBeRead) {
+  for (int i = 0; i < 60; ++i) {
+    put_and_evict("b/" + std::to_string(i), 1);
+    settle();
+  }
+  ASSERT_EQ(listed().size(), 60u);
+  const tier::Place place = entry_in_tier("b/0")->place;
+  const std::uint64_t segment =
+      tier::kFirstSegmentOffset + tier::number_of(place.segment) * kSegmentBytes;
+  rig_.disk().flip_bit(segment + kSegmentBytes - tier::kBlockBytes + 20, 3);
+  const std::uint64_t front = place.unit * tier::kUnitBytes / tier::kBlockBytes * tier::kBlockBytes;
+  rig_.disk().fail_range(tier::BlockOperation::Kind::kRead, segment + front, tier::kBlockBytes,
+                         EIO);
+  EXPECT_EQ(listed().size(), 59u);
+  EXPECT_EQ(removed_by("a/"), 1u);
+  EXPECT_EQ(version_on_disk("b/0"), 0u);
+  EXPECT_EQ(listed().size(), 59u);
+}
+
+TEST_F(SharedDisksTest, AListingAndARemovalEndWhenTheDiskFails) {
+  put_and_evict("a/1", 1);
+  settle();
+  put("a/2", 1);
+  EXPECT_THAT(listed("", [&] { rig_.disk().vanish(); }), Contains("a/2"));
+  put_and_evict("a/3", 1);
+  settle();
+  for (const char* const prefix : {"a/", "none/"}) {
+    std::optional<Status> ended;
+    walks_.remove(shared(), match_of(prefix), {},
+                  [&](const Result<metadata::wire::RemoveMatchingAnswer>& said) {
+                    ended = said ? Status() : said.error();
+                  });
+    finish_walk(ended, {});
+    EXPECT_EQ(ended->code(), MC_DISK_AWAY) << "the disk may come back with objects";
+  }
 }
 
 TEST_F(SharedDisksTest, ARemovalByPatternOutlivesAPowerCut) {
   put_and_evict("a/1", 1);
   settle();
+  put_and_evict("a/2", 1);
+  put_and_evict("b/1", 1);
+  settle();
   EXPECT_EQ(bring("a/1"), MC_OK);
-  IndexWalks walks;
-  EXPECT_EQ(removed_by(walks, "a/"), 1u);
+  EXPECT_EQ(removed_by("a/"), 2u);
   close();
   pools_.reset();
   rig_.power_cut();
   open();
   rig_.recover();
-  EXPECT_THAT(report(), IsEmpty());
+  EXPECT_THAT(listed(), ElementsAre("b/1"));
 }
 
 // Each removal of an unknown key is written while the disks are being read.

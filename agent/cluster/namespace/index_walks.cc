@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "libmc/base/clock.h"
 #include "metadata/directory/key_hash.h"
@@ -35,10 +36,14 @@ class IndexWalks::Walk {
 
   // False: the walk visits no further entry in this turn.
   virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
+  // An object on a disk, or on its way there. key: empty if it cannot be read. Returns as visit().
+  virtual bool visit_on_disk(const SharedObject& object, std::string_view key) = 0;
   // The work before the next entries. nullopt: none is left.
   virtual std::optional<Next> before_entries(std::uint64_t /*until_ns*/) { return std::nullopt; }
-  // No entry is left.
-  virtual Next after_entries() { return Next::kOver; }
+  // True: the walk has so much work under way that the next objects on disks have to wait.
+  virtual bool is_busy() const { return false; }
+  // No object is left.
+  virtual Next after_objects() { return Next::kOver; }
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
 
@@ -54,7 +59,7 @@ class IndexWalks::Walk {
         entry = behind_.back();
         behind_.pop_back();
       } else {
-        return after_entries();
+        return visit_disks(until_ns);
       }
       if (!is_live(index, entry)) continue;
       if (!tenant_.is_stripe(entry)) {
@@ -85,9 +90,32 @@ class IndexWalks::Walk {
     return partition_.of == 1 || is_of_partition(tenant_.name_of(key));
   }
 
+  // After the entries, since objects leave the pool meanwhile. An object that comes back is behind the cursor.
+  Next visit_disks(std::uint64_t until_ns) {
+    const LocalDisks* const disks = tenant_.disks();
+    if (disks == nullptr || disks_are_over_) return after_objects();
+    if (keys_ == nullptr) keys_ = disks->keys_of(*tenant_.tenant());
+    bool goes_on = true;
+    const auto visit = [&](const SharedObject& object, std::string_view key) {
+      if (!is_of_partition({object.name.hi, object.name.lo})) return;
+      goes_on = visit_on_disk(object, key) && goes_on;
+    };
+    while (goes_on && behind_.empty()) {
+      if (is_busy()) return Next::kWaitsForDisks;
+      const LocalDisks::Keys::Next next = keys_->go_on(visit);
+      if (next == LocalDisks::Keys::Next::kWaits) return Next::kWaitsForDisks;
+      disks_are_over_ = next == LocalDisks::Keys::Next::kOver;
+      if (disks_are_over_ || now_ns() >= until_ns) break;
+    }
+    if (disks_are_over_) keys_.reset();
+    return Next::kMore;
+  }
+
   const Partition partition_;
   std::uint32_t cursor_ = 0;
   std::vector<std::uint32_t> behind_;
+  std::unique_ptr<LocalDisks::Keys> keys_;
+  bool disks_are_over_ = false;
 };
 
 // Lists the smallest `limit` keys after match.after: a heap with the largest of these keys in
@@ -112,6 +140,10 @@ class IndexWalks::Listing final : public Walk {
     keys.push_back({std::string(key), object_bytes});
     std::ranges::push_heap(keys, before);
     return true;
+  }
+  bool visit_on_disk(const SharedObject& object, std::string_view key) override {
+    const bool visited = tenant_.find(object.name) != kNoEntry;
+    return key.empty() || visited || visit(kNoEntry, key, object.length);
   }
   void finish() override {
     std::vector<wire::ListedKey>& keys = answer_.keys;
@@ -152,20 +184,18 @@ class IndexWalks::Removal : public Walk {
     if (key.starts_with(match_.pattern)) remove(entry);
     return true;
   }
-  // The keys of objects on disks are not in memory. So all objects of the namespace leave the disks, whether
-  // their keys match or not.
-  Next after_entries() override {
-    LocalDisks* const disks = tenant_.disks();
-    if (disks == nullptr) return Next::kOver;
-    if (disks->recovering() || drops_->open >= kMostDrops) return Next::kWaitsForDisks;
-    if (disk_position_) {
-      std::vector<SharedObject> objects;
-      disk_position_ =
-          disks->walk(*tenant_.tenant(), *disk_position_, [&](const SharedObject& object) {
-            if (is_of_partition({object.name.hi, object.name.lo})) objects.push_back(object);
-          });
-      for (const SharedObject& object : objects) drop(*disks, object);
-      return Next::kMore;
+  bool visit_on_disk(const SharedObject& object, std::string_view key) override {
+    if (key.empty() || key.starts_with(match_.pattern)) remove(object);
+    return true;
+  }
+  bool is_busy() const override { return drops_->open >= kMostDrops; }
+  Next after_objects() override {
+    if (LocalDisks* const disks = tenant_.disks();
+        disks != nullptr && !std::exchange(asked_, true)) {
+      // The walk has not seen the objects of a disk that failed. The end of any drop tells whether that disk may
+      // bring them back.
+      ++drops_->open;
+      disks->drop({}, 0, ended());
     }
     if (drops_->open > 0) return Next::kWaitsForDisks;
     if (!drops_->durable) failure_ = {MC_DISK_AWAY, "a disk that failed may bring objects back"};
@@ -186,6 +216,18 @@ class IndexWalks::Removal : public Walk {
     tenant_.drop(entry, ended());
     ++answer_.removed;
   }
+  void remove(const SharedObject& object) {
+    LocalDisks& disks = *tenant_.disks();
+    // The pool's object of the same put is visited by itself.
+    const std::uint32_t entry = tenant_.find(object.name);
+    const bool in_pool = entry != kNoEntry && tenant_.book().row(entry).version == object.version;
+    const bool is_there = !in_pool && disks.version_of(object.name) == object.version;
+    ++drops_->open;
+    disks.drop(object.name, object.version, ended());
+    if (!is_there) return;  // visited twice, or replaced
+    ++answer_.removed;
+    tenant_.left_disks(object.name, object.version);
+  }
   Status failure_;
 
  private:
@@ -201,17 +243,10 @@ class IndexWalks::Removal : public Walk {
       drops->durable &= durable;
     };
   }
-  void drop(LocalDisks& disks, const SharedObject& object) {
-    ++drops_->open;
-    disks.drop(object.name, object.version, ended());
-    // The pool has told already if it had the same object.
-    tenant_.left_disks(object.name, object.version);
-    ++answer_.removed;
-  }
 
   Reply<wire::RemoveMatchingAnswer> reply_;
   wire::RemoveMatchingAnswer answer_;
-  std::optional<std::uint64_t> disk_position_ = 0;  // nothing: the walk over the disks is over
+  bool asked_ = false;
   const std::shared_ptr<Drops> drops_ = std::make_shared<Drops>();
 };
 
@@ -230,11 +265,12 @@ class IndexWalks::RegexRemoval final : public Removal {
   RegexRemoval& operator=(const RegexRemoval&) = delete;
 
   bool visit(std::uint32_t entry, std::string_view key, std::uint64_t) override {
-    batch_->keys += key;
-    batch_->ends.push_back(static_cast<std::uint32_t>(batch_->keys.size()));
-    candidates_.push_back({entry, version_of(entry)});
-    full_ = candidates_.size() == kMatchKeys || batch_->keys.size() >= kMatchBytes;
-    return !full_;
+    return add({.entry = entry, .version = version_of(entry)}, key);
+  }
+  bool visit_on_disk(const SharedObject& object, std::string_view key) override {
+    if (!key.empty()) return add({.object = object}, key);
+    remove(object);
+    return true;
   }
   std::optional<Next> before_entries(std::uint64_t until_ns) override {
     if (full_) return submit();
@@ -251,15 +287,24 @@ class IndexWalks::RegexRemoval final : public Removal {
     batch_ = new_batch();
     return std::nullopt;
   }
-  Next after_entries() override {
-    return candidates_.empty() ? Removal::after_entries() : submit();
+  Next after_objects() override {
+    return candidates_.empty() ? Removal::after_objects() : submit();
   }
 
  private:
   struct Candidate {
-    std::uint32_t entry = 0;
-    std::uint64_t version = 0;
+    std::uint32_t entry = kNoEntry;
+    std::uint64_t version = 0;  // of the entry
+    SharedObject object = {};   // without an entry
   };
+
+  bool add(const Candidate& candidate, std::string_view key) {
+    batch_->keys += key;
+    batch_->ends.push_back(static_cast<std::uint32_t>(batch_->keys.size()));
+    candidates_.push_back(candidate);
+    full_ = candidates_.size() >= kMatchKeys || batch_->keys.size() >= kMatchBytes;
+    return !full_;
+  }
 
   std::shared_ptr<KeyMatcher::Batch> new_batch() const {
     auto batch = std::make_shared<KeyMatcher::Batch>();
@@ -281,8 +326,13 @@ class IndexWalks::RegexRemoval final : public Removal {
   }
   // An object that has moved since comes again: see arrived(). A replaced object stays.
   void remove_match(std::size_t number) {
-    const auto [entry, version] = candidates_[number];
-    if (batch_->matches[number] && version_of(entry) == version) remove(entry);
+    if (!batch_->matches[number]) return;
+    const Candidate& candidate = candidates_[number];
+    if (candidate.entry == kNoEntry) {
+      remove(candidate.object);
+    } else if (version_of(candidate.entry) == candidate.version) {
+      remove(candidate.entry);
+    }
   }
 
   KeyMatcher& matcher_;

@@ -8,6 +8,8 @@
 //                         ▲ entries that become live behind the cursor (moved, copied, put) are
 //                         visited too
 //
+//   Then come the objects on this host's disks. Their keys have to be read from the disks.
+//
 //   Keys are compared with a regular expression by the KeyMatcher's thread, a batch at a time.
 //   Meanwhile the walk waits.
 //
@@ -38,8 +40,8 @@ class IndexWalks {
   static constexpr std::uint64_t kTurnNs = 20'000;
   static constexpr std::uint64_t kPauseNs = 10'000;
   static constexpr std::uint64_t kMatchPauseNs =
-      200'000;  // while all walks wait for the KeyMatcher
-  static constexpr std::uint64_t kDiskPauseNs = 2'000'000;  // while all walks wait for disks
+      200'000;                                            // while all walks wait for the KeyMatcher
+  static constexpr std::uint64_t kDiskPauseNs = 200'000;  // while all walks wait for disks
 
   IndexWalks();
   ~IndexWalks();

@@ -123,6 +123,30 @@ def test_a_removal_of_all_objects_reaches_the_disks(hosts):
     assert status_of(hosts.holder, "tier")["objects"] == 0
 
 
+@pytest.mark.parametrize("regex", [False, True])
+def test_a_removal_by_pattern_leaves_the_other_objects_on_the_disk(hosts, regex):
+    hosts.fill()
+    hosts.restart()
+    with mckv.Client(hosts.other.socket) as client:
+        before = [key.decode() for key in client.keys("key-")]
+        assert len(before) > OBJECTS // 10
+        assert before == sorted(before)
+        assert present(hosts.other, before) == before
+        doomed = [key for key in before if key.startswith("key-1")]
+        kept = [key for key in before if key not in doomed]
+        assert doomed and kept
+        # Some of them are in the pool again by now.
+        removed = client.remove_matching(**({"regex": "^key-1"} if regex else {"prefix": "key-1"}))
+        assert removed == (len(doomed), 0)
+        assert [key.decode() for key in client.keys()] == kept
+    hosts.restart()
+    assert present(hosts.other, doomed) == []
+    found = present(hosts.other, kept)
+    assert len(found) >= len(kept) - lost(hosts.holder)
+    with mckv.Client(hosts.holder.socket) as client:
+        assert sorted(key.decode() for key in client.keys(local=True)) == found
+
+
 def test_the_objects_on_a_disk_outlive_their_host(hosts):
     keys = hosts.fill()
     node = status_of(hosts.holder, "node_id")

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A walk over a namespace's objects on the disks with their keys: first the objects on their way, since these
+//   come to a disk meanwhile, then each disk.
+// Threads: the agent's loop.
+// Owns: the walks over the disks.
+// Trusts: its caller.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "agent/tier/log/log.h"
+#include "agent/tiering/demoter.h"
+#include "agent/tiering/tiered_pool.h"
+
+namespace mc::agent {
+
+class DiskKeys final : public LocalDisks::Keys {
+ public:
+  // All outlive the calls of go_on().
+  DiskKeys(const tier::Log& log, const Demoter& demoter, const TieredPool& pool)
+      : log_(log), demoter_(demoter), pool_(pool) {}
+  Next go_on(const Visit& visit) override;
+  // Bytes of a disk are in memory, and other walks wait.
+  bool is_reading() const { return !disks_.empty() && disks_.front().is_reading(); }
+
+ private:
+  void look_at(const tier::KeyWalk::Object& object, const Visit& visit) const;
+
+  const tier::Log& log_;
+  const Demoter& demoter_;
+  const TieredPool& pool_;
+  std::optional<std::uint64_t> on_the_way_ = 0;  // position; nothing: all were visited
+  std::unordered_set<std::string> visited_;      // keys of objects that were on their way
+  bool begun_ = false;
+  std::deque<tier::KeyWalk> disks_;  // the first one is walked over
+};
+
+}  // namespace mc::agent
