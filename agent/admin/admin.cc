@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -87,6 +88,31 @@ std::uint64_t number(const Json::Value& request, const char* name) {
 std::string word(const Json::Value& request, const char* name) {
   const Json::Value& value = request[name];
   return value.isString() ? value.asString() : std::string();
+}
+
+// Where a listing of a namespace with objects on disks goes on.
+struct ListCursor {
+  std::uint64_t pool = 0;     // of ObjectStore::list(); with a listing, the number of the page
+  std::uint64_t since = 0;    // the pool's next sequence at the first page
+  std::uint64_t listing = 0;  // of DiskListings; 0: the pool comes first
+};
+
+std::string text_of(const ListCursor& cursor) {
+  return std::to_string(cursor.pool) + "." + std::to_string(cursor.since) + "." +
+         std::to_string(cursor.listing);
+}
+
+// A text that is no cursor begins a listing.
+ListCursor list_cursor(const std::string& text) {
+  ListCursor cursor;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::uint64_t* const number : {&cursor.pool, &cursor.since, &cursor.listing}) {
+    const auto [next, error] = std::from_chars(at, end, *number);
+    if (error != std::errc() || (next != end && *next != '.')) return {};
+    at = next == end ? end : next + 1;
+  }
+  return cursor;
 }
 
 }  // namespace
@@ -377,22 +403,31 @@ void Admin::answer_about_keys(const Json::Value& request, std::string_view text,
         MC_UNSUPPORTED, "no cluster shares this namespace; remove the keys that ls names")));
   }
   if (!shared || (lists && request.get("local", false).asBool())) {
-    return done(text_of(list(*tenant, request)));
+    return list(*tenant, request, done);
   }
   at_.cluster->ask(word(request, "verb"), text, done);
 }
 
-Json::Value Admin::list(const Tenant& tenant, const Json::Value& request) {
+// First the pages with objects of the pool, then the pages with objects on disks, which leave out objects that the
+// first ones have named.
+void Admin::list(const Tenant& tenant, const Json::Value& request, const Cluster::Answer& done) {
   const auto prefix = unescape_key(word(request, "prefix"));
-  if (!prefix) return failure(MC_INVALID_ARGUMENT, "prefix has a % without two digits; write %25");
-  std::uint64_t cursor = number(request, "cursor");
+  if (!prefix) {
+    return done(
+        text_of(failure(MC_INVALID_ARGUMENT, "prefix has a % without two digits; write %25")));
+  }
+  const bool has_disks = tenant.on_disks && at_.tiered_pools != nullptr;
+  ListCursor at{.pool = number(request, "cursor")};
+  if (has_disks) at = list_cursor(word(request, "cursor"));
   const std::uint64_t wanted = number(request, "limit");
   std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
   // The limit shrinks so that an answer of objects with the longest keys still fits.
   limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
+  if (at.listing != 0) return list_disks(tenant, at.listing, at.pool, limit, done);
+  if (at.since == 0) at.since = tenant.store->index().header().next_sequence.load_relaxed();
   Json::Value value;
   value["objects"] = Json::Value(Json::arrayValue);
-  for (const ListedObject& object : tenant.store->list(*prefix, limit, cursor)) {
+  for (const ListedObject& object : tenant.store->list(*prefix, limit, at.pool)) {
     // A stripe of an object that lies on several hosts.
     if (object.key.starts_with(shm::kStripePrefix)) continue;
     Json::Value item;
@@ -402,10 +437,39 @@ Json::Value Admin::list(const Tenant& tenant, const Json::Value& request) {
     item["pin"] = object.pin == MC_PIN_HARD ? "hard" : object.pin == MC_PIN_SOFT ? "soft" : "none";
     item["extents"] = object.extent_count;
     item["group"] = object.group;
+    item["tier"] = "pool";
     value["objects"].append(item);
   }
-  value["cursor"] = u64(cursor);
-  return value;
+  if (has_disks && at.pool == 0) {
+    at.listing = at_.tiered_pools->begin_listing(tenant, *prefix, at.since, now_ns());
+  }
+  value["cursor"] = has_disks ? Json::Value(text_of(at)) : u64(at.pool);
+  done(text_of(value));
+}
+
+void Admin::list_disks(const Tenant& tenant, std::uint64_t listing, std::uint64_t page,
+                       std::size_t limit, const Cluster::Answer& done) {
+  const auto answer = [listing, page, done](const std::optional<DiskListings::Page>& found) {
+    if (!found) {
+      return done(text_of(failure(MC_BUSY, "the agent has ended this listing; list again")));
+    }
+    Json::Value value;
+    value["objects"] = Json::Value(Json::arrayValue);
+    for (const DiskListings::Object& object : found->objects) {
+      Json::Value item;
+      item["key"] = escape_key(object.key);
+      item["length"] = u64(object.length);
+      item["version"] = "-";
+      item["pin"] = "none";
+      item["extents"] = 0;
+      item["group"] = 0;
+      item["tier"] = "disk";
+      value["objects"].append(item);
+    }
+    value["cursor"] = found->more ? text_of(ListCursor{.pool = page + 1, .listing = listing}) : "";
+    done(text_of(value));
+  };
+  at_.tiered_pools->next_page(tenant, listing, limit, now_ns(), answer);
 }
 
 Json::Value Admin::segment(const Tenant& tenant) {

@@ -36,7 +36,7 @@ class Admin {
     const log::RecentEvents* recent_events;  // null for an agent without a log of its own
     Cluster* cluster;                        // null for an agent without a cluster
     const tier::Tier* tier;                  // null for an agent without a tier
-    const TieredPools* tiered_pools;         // of the tier
+    TieredPools* tiered_pools;               // of the tier
     std::uint64_t started_ns;                // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
   };
@@ -60,7 +60,9 @@ class Admin {
   static Json::Value session_status(const Session& session, std::optional<std::uint64_t> pins);
   void answer_about_keys(const Json::Value& request, std::string_view text,
                          const PeerCredentials& peer, const Cluster::Answer& done);
-  Json::Value list(const Tenant& tenant, const Json::Value& request);
+  void list(const Tenant& tenant, const Json::Value& request, const Cluster::Answer& done);
+  void list_disks(const Tenant& tenant, std::uint64_t listing, std::uint64_t page,
+                  std::size_t limit, const Cluster::Answer& done);
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
   Json::Value waits_for(const Tenant& tenant);

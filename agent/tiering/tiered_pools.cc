@@ -11,6 +11,7 @@ TieredPools::TieredPools(tier::Log& log, std::uint64_t bytes_per_day, std::uint6
     : log_(log),
       demoter_(log, Admission(bytes_per_day, log.written_bytes(), now_ns)),
       reads_(log, demoter_),
+      listings_(log, demoter_),
       now_ns_(now_ns) {}
 
 TieredPools::~TieredPools() {
@@ -254,12 +255,13 @@ bool TieredPools::advance(std::uint64_t now_ns) {
   }
   begin_waiting_drops();
   reads_.advance(now_ns);
+  listings_.advance(now_ns);
   const bool read = reads_.take_settled();
   return std::exchange(settled_, false) || read;
 }
 
 std::uint64_t TieredPools::next_ns() const {
-  return std::min(log_.next_work_ns(), reads_.next_ns());
+  return std::min({log_.next_work_ns(), reads_.next_ns(), listings_.next_ns()});
 }
 
 }  // namespace mc::agent

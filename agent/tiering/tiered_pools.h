@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "agent/tier/log/log.h"
 #include "agent/tiering/demoter.h"
 #include "agent/tiering/disk_keys.h"
+#include "agent/tiering/disk_listings.h"
 #include "agent/tiering/tier_reads.h"
 #include "agent/tiering/tiered_pool.h"
 
@@ -54,6 +56,16 @@ class TieredPools final : public LocalDisks {
                                     const Visit& visit) const override;
   std::unique_ptr<Keys> keys_of(const Tenant& tenant) const override {
     return std::make_unique<DiskKeys>(log_, demoter_, pool_of(tenant));
+  }
+  // Listings of a tenant: DiskListings::begin() and DiskListings::next_page().
+  std::uint64_t begin_listing(const Tenant& tenant, std::string prefix,
+                              std::uint64_t since_sequence, std::uint64_t now_ns) {
+    return listings_.begin(pool_of(tenant), std::move(prefix), since_sequence, now_ns);
+  }
+  void next_page(const Tenant& tenant, std::uint64_t listing, std::size_t limit,
+                 std::uint64_t now_ns, DiskListings::Done done) {
+    new_work_ = true;
+    listings_.next_page(pool_of(tenant), listing, limit, now_ns, std::move(done));
   }
   bool recovering() const override { return log_.recovering(); }
   // Before the agent's end: evicts objects of the pools, no faster than the disks take them. A bounded step.
@@ -104,6 +116,7 @@ class TieredPools final : public LocalDisks {
   tier::Log& log_;
   Demoter demoter_;
   TierReads reads_;
+  DiskListings listings_;
   std::unordered_map<const Tenant*, std::unique_ptr<Pool>> pools_;
   std::unordered_map<std::uint64_t, Removal> removals_;  // by ticket
   std::unordered_map<std::uint64_t, Dropping> drops_;    // by ticket

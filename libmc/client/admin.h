@@ -15,8 +15,8 @@
 //                            "sessions":[{"id","pid","uid","label","namespace","channels",
 //                              "reserved_bytes","pinned_objects","suspected","age_s","requests"}]}
 //   {"verb":"ls","namespace","prefix","cursor","limit","local"}
-//                        -> {"objects":[{"key","length","version","pin","extents","group"}],
-//                            "cursor": 0 at the end, else the next call's cursor}
+//                        -> {"objects":[{"key","length","version","pin","extents","group","tier"}],
+//                            "cursor": 0 or "" at the end, else the next call's cursor}
 //                        of this host. If a cluster shares the namespace, and without "local": of
 //                        all hosts, by key; an object has "key" and "length", and the answer
 //                        "unconfirmed", the number of hosts that have not answered within

@@ -94,3 +94,44 @@ def test_a_disk_has_one_agent(make_agent, tmp_path):
     other.end()
     other.start()
     assert disks_of(other)[0]["state"] == "serving"
+
+
+def test_listings_and_removals_by_pattern_concern_the_objects_on_disks(make_agent, tmp_path):
+    agent = make_agent(tier_paths=str(tmp_path / "file"), tier_bytes="64MiB", pool_bytes="16MiB")
+    disks_of(agent)
+    with mckv.Client(agent.socket) as client:
+        for i in range(600):
+            client.put(f"key-{i:03}", b"x" * 50_000)
+            if i % 5 == 0:
+                until(lambda: client.ask({"verb": "status"})["namespaces"][0]["limbo_bytes"] == 0)
+        tier = client.ask({"verb": "status"})["tier"]
+        assert tier["objects"] > 100
+        names = list(client.keys("key-"))
+        assert len(set(names)) == len(names) > 400
+        assert client.exists_batch(names) == [True] * len(names)
+        # Objects that come back into the pool are listed once.
+        for name in names[:50]:
+            client.get(name)
+            client.get(name)
+        again = list(client.keys())
+        assert len(set(again)) == len(again)
+    lines = mcctl("ls", "--keys", agent=agent.socket)
+    assert lines.returncode == 0 and len(lines.stdout.split()) > 400
+    agent.end(signal.SIGTERM)
+    agent.start()
+    disks_of(agent)
+    with mckv.Client(agent.socket) as client:
+        on_disks = sorted(client.keys())
+        assert len(on_disks) > 100
+        doomed = [name for name in on_disks if name.startswith(b"key-1")]
+        assert doomed
+        assert client.remove_matching("key-1") == (len(doomed), 0)
+        kept = [name for name in on_disks if name not in doomed]
+        assert sorted(client.keys()) == kept
+    removed = mcctl("rm", "--prefix", "key-2", "--yes", agent=agent.socket)
+    assert removed.returncode == 0, removed.stderr
+    agent.end(signal.SIGTERM)
+    agent.start()
+    disks_of(agent)
+    with mckv.Client(agent.socket) as client:
+        assert sorted(client.keys()) == [name for name in kept if not name.startswith(b"key-2")]
