@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/fleet.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "libmc/base/checksum.h"
 #include "metadata/directory/key_hash.h"
@@ -20,6 +23,14 @@ constexpr std::uint64_t kStepNs = 500'000;
 constexpr std::uint64_t kJoinNs = 4'000 * kMs;
 constexpr std::uint64_t kRemoteRequestNs = 2'000 * kMs;
 constexpr std::uint64_t kSession = 1000;
+constexpr std::uint64_t kStagingBytes = 1 << 20;
+
+std::string value_of(const std::string& key, std::uint64_t bytes) {
+  std::string value;
+  while (value.size() < bytes) value += key;
+  value.resize(bytes);
+  return value;
+}
 
 }  // namespace
 
@@ -28,6 +39,9 @@ Fleet::Fleet(const Options& options)
         return !cut_.contains({std::min(from, to), std::max(from, to)});
       }) {
   clock_.set(now_ns_);
+  auto staging = MemoryFile::create("staging", kStagingBytes);
+  if (!staging) throw std::runtime_error("there is no memory for staging");
+  staging_ = std::move(*staging);
   for (std::uint64_t i = 0; i < options.masters; ++i) {
     SimMaster::Options master;
     master.host = kMasterHost + i;
@@ -42,6 +56,7 @@ Fleet::Fleet(const Options& options)
     node.node = i;
     node.pool_bytes = options.pool_bytes;
     node.partitions = options.partitions;
+    node.disk_bytes = options.disk_bytes;
     for (const auto& master : masters_) node.masters.push_back(master_address(master->host()));
     const auto outside = [this, i] { return outside_of(i, links_, store_, masters_); };
     nodes_.push_back(
@@ -80,29 +95,35 @@ void Fleet::cut(SimNode& node, SimMaster& master, bool cut) {
 }
 
 Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind,
-                                         RemoteRequest::Item item) {
+                                         RemoteRequest::Item item, RemoteRequest::Source source) {
   auto remote_request = std::make_shared<RemoteRequest>();
   remote_request->kind = kind;
   remote_request->tenant = node.tenant();
   remote_request->deadline_ns = now_ns_ + kRemoteRequestNs;
+  remote_request->source = source;
   remote_request->items.push_back(std::move(item));
   node.cluster().begin(remote_request, now_ns_);
   node.advance(now_ns_);
   return remote_request;
 }
 
+agent::PutOrder Fleet::order_of(SimNode& node, const std::string& key, const std::string& value,
+                                bool upsert) {
+  agent::PutOrder order;
+  order.key = key;
+  order.length = value.size();
+  order.checksum = checksum(node.store().index().hash(key), value.data(), value.size());
+  order.upsert = upsert;
+  return order;
+}
+
 Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, std::uint64_t bytes,
                                        std::uint8_t replicas, bool upsert) {
   clock_.set(now_ns_, node.wall_offset_ns);
   ObjectStore& store = node.store();
-  std::string value;
-  while (value.size() < bytes) value += key;
-  agent::PutOrder order;
-  order.key = key;
-  order.length = bytes;
-  order.checksum = checksum(store.index().hash(key), value.data(), bytes);
+  const std::string value = value_of(key, bytes);
+  agent::PutOrder order = order_of(node, key, value, upsert);
   order.replicas = replicas;
-  order.upsert = upsert;
   if (store.reserve(kSession, bytes, true, order.entry) != ObjectStore::Reserve::kOk) {
     throw std::runtime_error("a pool has no room");
   }
@@ -114,6 +135,24 @@ Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, st
   RemoteRequest::Item item;
   item.entry = order.entry;
   return begin(node, RemoteRequest::Kind::kAnnounce, std::move(item));
+}
+
+Fleet::RemoteRequestPointer Fleet::put_at(SimNode& node, const SimNode& holder,
+                                          const std::string& key, std::uint64_t bytes,
+                                          bool upsert) {
+  const std::string value = value_of(key, bytes);
+  const std::uint64_t offset = std::exchange(staged_bytes_, staged_bytes_ + bytes);
+  if (staged_bytes_ > kStagingBytes ||
+      ::pwrite(staging_.fd(), value.data(), bytes, static_cast<off_t>(offset)) !=
+          static_cast<ssize_t>(bytes)) {
+    throw std::runtime_error("a put has no memory");
+  }
+  RemoteRequest::Source source{kSession, &staging_, offset, order_of(node, key, value, upsert),
+                               holder.id()};
+  source.order.key = {};
+  RemoteRequest::Item item;
+  item.key = key;
+  return begin(node, RemoteRequest::Kind::kPlace, std::move(item), source);
 }
 
 Fleet::RemoteRequestPointer Fleet::get(SimNode& node, const std::string& key, shm::Word64& pin) {

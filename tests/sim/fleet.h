@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "libmc/base/memory_file.h"
 #include "shm/layout.h"
 #include "sim/sim_clock.h"
 #include "sim/sim_master.h"
@@ -29,6 +30,7 @@ class Fleet {
     std::uint64_t pool_bytes = 1u << 20;
     std::uint32_t partitions = 1;
     std::uint64_t masters = 1;
+    std::uint64_t disk_bytes = 0;  // of each agent's tier; 0: no tier
   };
   // Returns when all members have joined and know each other. Throws std::runtime_error, as all
   // functions here.
@@ -51,6 +53,9 @@ class Fleet {
   // These begin operations. A put's bytes are the key's bytes, repeated.
   RemoteRequestPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
                            std::uint8_t replicas = 1, bool upsert = false);
+  // The same for an object that the other host shall hold.
+  RemoteRequestPointer put_at(SimNode& node, const SimNode& holder, const std::string& key,
+                              std::uint64_t bytes, bool upsert = false);
   // pin: the reader's pin, which the caller must clear.
   RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
   RemoteRequestPointer exists(SimNode& node, const std::string& key);
@@ -70,7 +75,10 @@ class Fleet {
 
  private:
   RemoteRequestPointer begin(SimNode& node, agent::RemoteRequest::Kind kind,
-                             agent::RemoteRequest::Item item);
+                             agent::RemoteRequest::Item item,
+                             agent::RemoteRequest::Source source = {});
+  static agent::PutOrder order_of(SimNode& node, const std::string& key, const std::string& value,
+                                  bool upsert);
 
   const std::uint32_t partitions_;
   Clock clock_;
@@ -80,6 +88,8 @@ class Fleet {
   StoreWorld store_;
   SimMaster::All masters_;
   transport::testing::LoopNetwork network_;
+  MemoryFile staging_;  // of the sessions of put_at()
+  std::uint64_t staged_bytes_ = 0;
   std::vector<std::unique_ptr<SimNode>> nodes_;
 };
 

@@ -69,6 +69,7 @@ class SimNode {
   // Objects that went to the disk and came back, in all lives of the agent.
   std::uint64_t demoted() const;
   std::uint64_t promoted() const;
+  tier::testing::ModelDisk& disk() { return *disk_; }  // REQUIRES: disks()
   std::uint32_t disk_objects() const { return log_ == nullptr ? 0 : log_->object_count(); }
   transport::testing::FaultTransport& transport() { return *transport_; }
   // A stripe of a large object on this host.

@@ -97,8 +97,11 @@ void CopyKeeper::hold(ClusterTenant& tenant, const HoldRequest& message, MemberI
   const KeyHash name = tenant.name_of(row.key);
   const bool upsert = message.upsert;
   const std::uint32_t there = tenant.find(name);
-  if (there != kNoEntry && (!upsert || tenant.book().row(there).version == row.version)) {
-    return ended(MC_OK);
+  if (there != kNoEntry && !upsert) return ended(MC_OK);
+  if (there != kNoEntry && tenant.book().row(there).version == row.version) {
+    if (tenant.disks() == nullptr) return ended(MC_OK);
+    return tenant.disks()->drop(shared_name_of(name), row.version - 1,
+                                [ended](bool durable) { ended(durable ? MC_OK : MC_DISK_AWAY); });
   }
   if (!locator_.master_ready(name)) return ended(MC_BUSY);
   HoldJob hold;
@@ -286,6 +289,9 @@ void CopyKeeper::go_on(Copy& copy) {
       if (copy.offer == Copy::Offer::kAnswered) return finish(copy);
       // An object that another node ordered is kept however late the verdict comes.
       if (late && copy.purpose == Purpose::kHot) end(copy, MC_TIMEOUT);
+      return;
+    case Step::kClearing:
+      if (copy.cleared) end(copy, *copy.cleared ? MC_OK : MC_DISK_AWAY);
       return;
   }
 }
@@ -496,17 +502,34 @@ void CopyKeeper::withdraw(const PublishItem& item, std::optional<Verdict> verdic
   const auto [begin, end] = copies_.equal_range(item.hash);
   const bool offered = std::any_of(begin, end, [&](const auto& each) {
     const Copy& other = *each.second;
-    return other.offer != Copy::Offer::kNone && other.item.version == item.version;
+    // The object of a copy that clears the disks may have left already.
+    return other.offer != Copy::Offer::kNone && other.at != Step::kClearing &&
+           other.item.version == item.version;
   });
   if (!offered) announcer_.withdraw(item);
 }
 
 void CopyKeeper::finish(Copy& copy) {
   const bool is_kept = copy.kept != kNoEntry;
-  if (copy.hold) {
-    return end(copy, is_kept && copy.verdict ? MC_OK : status_of_refused(*copy.hold, copy.verdict));
-  }
+  if (is_kept && copy.verdict) return clear_disks(copy);
+  if (copy.hold) return end(copy, status_of_refused(*copy.hold, copy.verdict));
   end(copy, is_kept ? MC_OK : MC_CANCELLED);
+}
+
+void CopyKeeper::clear_disks(Copy& copy) {
+  copy.at = Step::kClearing;
+  LocalDisks* const disks = copy.object.tenant->disks();
+  if (disks == nullptr) {
+    copy.cleared = true;
+    return;
+  }
+  disks->drop(shared_name_of(copy.name), copy.object.from.row.version - 1,
+              [this, id = copy.id()](bool durable) {
+                Copy* const clearing = operations_.find<Copy>(id);
+                if (clearing == nullptr) return;
+                clearing->cleared = durable;
+                operations_.wake(*clearing);
+              });
 }
 
 void CopyKeeper::fail(Copy& copy, mc_status status, std::uint64_t& reason) {

@@ -4,11 +4,13 @@
 //   master ordered, and objects that clients of other hosts put here. The master must accept a copy
 //   before this host publishes it, so that a later removal also reaches this host.
 //
-//     kAsk ─► kAsking ─► kRead ─► kReading ─► kOffered ──accepted──► published ──► kept
+//     kAsk ─► kAsking ─► kRead ─► kReading ─► kOffered ──accepted──► published ─► kClearing ─► kept
 //      an ordered copy      ▲         │           └──refused, dropped, no answer──► not kept
 //           hot, held ──────┘         ├ an upsert is published before the offer
 //                                     └ a stripe is published, and waits for the Seal
 //
+//   kClearing: no restart may bring back an earlier object of the key from a disk of this host. Otherwise
+//   the earlier object would be there again after a power cut, because the copy is in the pool only.
 //   If this host offered an object but does not keep the object, the keeper withdraws the offer.
 // Threads: the agent's loop.
 // Owns: the names of copies under way, and the queue of hot objects. The OperationTable owns the
@@ -41,7 +43,7 @@ class CopyKeeper;
 struct Copy final : Asker {
   static constexpr OperationKind kKind = OperationKind::kCopy;
   enum class Purpose : std::uint8_t { kHot, kOrdered, kHold, kStripe };
-  enum class Step : std::uint8_t { kAsk, kAsking, kRead, kReading, kOffered };
+  enum class Step : std::uint8_t { kAsk, kAsking, kRead, kReading, kOffered, kClearing };
   enum class Offer : std::uint8_t { kNone, kPending, kAnswered };
   using Ended = std::function<void(mc_status)>;
 
@@ -66,6 +68,7 @@ struct Copy final : Asker {
   metadata::PublishItem item;                // of the offer
   std::optional<metadata::Verdict> verdict;  // none: no master could be asked
   std::uint32_t kept = kNoEntry;             // the live entry, if the offer was accepted
+  std::optional<bool> cleared;  // kClearing is over; false: a disk that failed may come back
 
  private:
   void step() override;
@@ -149,6 +152,7 @@ class CopyKeeper {
   void withdraw(const metadata::PublishItem& item, std::optional<metadata::Verdict> verdict);
   void fail(Copy& copy, mc_status status, std::uint64_t& reason);
   void finish(Copy& copy);
+  void clear_disks(Copy& copy);
   void end(Copy& copy, mc_status status);
 
   OperationTable& operations_;
