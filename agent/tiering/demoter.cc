@@ -132,6 +132,13 @@ std::uint32_t Demoter::find(const TieredPool& pool, std::uint64_t hash,
   return same ? object.entry : kNoEntry;
 }
 
+std::optional<std::uint64_t> Demoter::put_of(const TieredPool& pool,
+                                             const tier::ObjectName& name) const {
+  const std::uint64_t hash = pool.hash(name);
+  if (find(pool, hash, name) == kNoEntry) return std::nullopt;
+  return tickets_.at(pool.name(hash));
+}
+
 void Demoter::announced(const TieredPool& pool, const tier::ObjectName& name,
                         std::uint64_t version) {
   if (find(pool, name.given->hash, name) == kNoEntry) return;

@@ -46,6 +46,8 @@ class Demoter {
   // The entry of an object on its way, or kNoEntry.
   std::uint32_t find(const TieredPool& pool, std::uint64_t hash,
                      const tier::ObjectName& name) const;
+  // The ticket of the object's put that is under way.
+  std::optional<std::uint64_t> put_of(const TieredPool& pool, const tier::ObjectName& name) const;
   // A removal or another object of the key has come: nobody finds the object any more.
   void forget(const TieredPool& pool, std::uint64_t hash, const tier::ObjectName& name);
   // A master has accepted the put of an object on its way.

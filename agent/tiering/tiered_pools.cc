@@ -147,7 +147,13 @@ bool TieredPools::begin(Drop& drop) {
   const tier::ObjectName object{.given = tier_key_of(drop.name)};
   const auto latest = log_.latest(object);
   if (latest && latest->version > drop.up_to_version) {
-    if (drop.done) drop.done(true);
+    if (!drop.done) return true;
+    // With the record of the later object, the removal of the earlier one becomes durable.
+    if (const auto put = put_of(object)) {
+      drops_behind_puts_.emplace(*put, std::move(drop));
+    } else {
+      drop.done(true);
+    }
     return true;
   }
   // Another drop may have begun a removal.
@@ -175,6 +181,26 @@ bool TieredPools::begin(Drop& drop) {
   if (drop.done) removal.done.push_back(std::move(drop.done));
   dropping_[drop.name.lo] = **ticket;
   return true;
+}
+
+// The ticket of the object's put that is under way.
+std::optional<std::uint64_t> TieredPools::put_of(const tier::ObjectName& object) const {
+  for (const auto& [tenant, pool] : pools_) {
+    if (pool->shared == nullptr) continue;
+    if (const auto put = demoter_.put_of(*pool, object)) return put;
+  }
+  return std::nullopt;
+}
+
+// The put may have ended without the later object.
+void TieredPools::begin_drops_behind(std::uint64_t put) {
+  const auto [first, last] = drops_behind_puts_.equal_range(put);
+  std::vector<Drop> behind;
+  for (auto at = first; at != last; ++at) behind.push_back(std::move(at->second));
+  drops_behind_puts_.erase(first, last);
+  for (Drop& drop : behind) {
+    if (!begin(drop)) waiting_drops_.push_back(std::move(drop));
+  }
 }
 
 void TieredPools::begin_waiting_drops() {
@@ -251,7 +277,11 @@ bool TieredPools::advance(std::uint64_t now_ns) {
   ends_.clear();
   log_.take_ended(ends_);
   for (const tier::LogEnd& end : ends_) {
-    if (!demoter_.end(end) && !reads_.end(end, now_ns) && !end_drop(end)) end_removal(end);
+    if (demoter_.end(end)) {
+      begin_drops_behind(end.ticket);
+    } else if (!reads_.end(end, now_ns) && !end_drop(end)) {
+      end_removal(end);
+    }
   }
   begin_waiting_drops();
   reads_.advance(now_ns);

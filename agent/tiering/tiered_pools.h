@@ -109,6 +109,8 @@ class TieredPools final : public LocalDisks {
   void remove(Pool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item);
   void end_removal(const tier::LogEnd& end);
   bool begin(Drop& drop);
+  std::optional<std::uint64_t> put_of(const tier::ObjectName& object) const;
+  void begin_drops_behind(std::uint64_t put);
   void begin_waiting_drops();
   bool end_drop(const tier::LogEnd& end);
   void tell_dropped();
@@ -123,6 +125,8 @@ class TieredPools final : public LocalDisks {
   // The tickets of these drops, by SharedName::lo.
   std::unordered_map<std::uint64_t, std::uint64_t> dropping_;
   std::deque<Drop> waiting_drops_;  // too many removals were under way
+  // Drops of earlier objects, by the ticket of the put of a later object.
+  std::unordered_multimap<std::uint64_t, Drop> drops_behind_puts_;
   std::vector<tier::LogEnd> ends_;
   std::vector<tier::Dropped> dropped_;
   bool settled_ = false;

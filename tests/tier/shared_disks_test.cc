@@ -414,6 +414,36 @@ TEST_F(SharedDisksTest, ADropOfAnObjectOnItsWayIsDurable) {
   EXPECT_THAT(report(), IsEmpty());
 }
 
+// The record of the later object has a removal of the earlier one before it.
+TEST_F(SharedDisksTest, ADropWhileALaterObjectIsOnItsWayIsDurable) {
+  put_and_evict("a", 1);
+  settle();
+  const std::uint64_t earlier = version_on_disk("a");
+  put_and_evict("a", 2);
+  ASSERT_EQ(entry_in_tier("a"), nullptr);
+  ASSERT_GT(version_on_disk("a"), earlier);
+  EXPECT_TRUE(drop("a", earlier));
+  close();
+  pools_.reset();
+  rig_.power_cut();
+  open();
+  rig_.recover();
+  for (const PublishItem& item : report()) EXPECT_NE(item.version, earlier);
+}
+
+TEST_F(SharedDisksTest, ADropWhileALaterObjectIsRemovedIsDurable) {
+  put_and_evict("a", 1);
+  settle();
+  const std::uint64_t earlier = version_on_disk("a");
+  put_and_evict("a", 2);
+  std::optional<bool> durable;
+  pools_->drop(shared_name_of(name_of("a")), earlier, [&](bool is) { durable = is; });
+  EXPECT_FALSE(durable);
+  EXPECT_TRUE(drop("a", version_on_disk("a")));
+  for (int i = 0; i < 100'000 && !durable; ++i) turn();
+  EXPECT_EQ(durable, true);
+}
+
 TEST_F(SharedDisksTest, ADropDuringTheRecoveryIsDurable) {
   put_and_evict("a", 1);
   const std::uint64_t version = version_on_disk("a");
