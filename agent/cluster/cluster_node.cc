@@ -223,6 +223,7 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       break;
     case RemoteRequest::Kind::kForget:  // for LocalDisks
     case RemoteRequest::Kind::kBring:
+    case RemoteRequest::Kind::kPin:
       for (RemoteRequest::Item& item : remote_request->items)
         operations_.settle(*remote_request, item, MC_UNSUPPORTED);
       break;

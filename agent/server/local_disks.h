@@ -73,7 +73,7 @@ class LocalDisks {
   virtual void created(const Tenant& tenant, std::string_view key) = 0;
   // Begins an item of a kForget, as soon as the pool has the later object. The caller counts open items.
   virtual void forget(const std::shared_ptr<RemoteRequest>& remote_request, std::size_t item) = 0;
-  // kFetch, kExists, kRemove of a tenant that is not clustered.
+  // kPin; kFetch, kExists, kRemove of a tenant that is not clustered.
   virtual void begin(const std::shared_ptr<RemoteRequest>& remote_request,
                      std::uint64_t now_ns) = 0;
 

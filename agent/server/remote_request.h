@@ -41,6 +41,7 @@ struct RemoteRequest {
     kPlace,     // ends when another host holds the object
     kReplicas,  // ends when as many hosts hold the objects as wanted
     kBring,     // an object of the disks comes into the pool, because another host asks
+    kPin,       // objects of this host get another pin; those of the disks come into the pool
   };
   struct Item {
     std::string key;                     // all kinds but kAnnounce, which has the entry, and kBring
@@ -48,6 +49,8 @@ struct RemoteRequest {
     std::uint32_t entry = kNoEntry;      // kAnnounce: input. kFetch: output
     shm::Word64* pin = nullptr;          // kFetch: the slot for the reader's pin
     std::uint64_t length = 0;            // kExists, output: length of the object
+    mc_pin level = MC_PIN_NONE;          // kPin
+    std::uint32_t pin_ttl_s = 0;         // kPin, of a soft pin
     std::uint32_t number = 0;            // index of the item in the client's request
     std::uint8_t replicas = 0;           // kReplicas: how many hosts shall hold the object
     mc_status otherwise = MC_NOT_FOUND;  // if no host has the object: why this host does not

@@ -148,8 +148,7 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
     case shm::Op::kRemove:
       return remove(work);
     case shm::Op::kSetPin:
-      set_pin(work);
-      return Step::kDone;
+      return set_pin(work);
     case shm::Op::kCancel:
       complete(work, cancel(*work.session, work.channel, work.request.a));
       return Step::kDone;
@@ -418,13 +417,15 @@ Server::Step Server::remove(Work& work) {
   return Step::kDone;
 }
 
-void Server::set_pin(Work& work) {
+Server::Step Server::set_pin(Work& work) {
+  if (work.session->tenant->on_disks) return ask_elsewhere(work, RemoteRequest::Kind::kPin);
   while (work.next < work.request.item_count && work.next_item()) {
     const PutOrder order = work.order();
     const bool done = work.session->tenant->store->set_pin(order.key, order.pin, order.pin_ttl_s);
     work.finish_item(done ? MC_OK : MC_NOT_FOUND);
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
+  return Step::kDone;
 }
 
 mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id) {
@@ -581,6 +582,11 @@ Server::Step Server::ask_elsewhere(Work& work, RemoteRequest::Kind kind) {
     if (item.key.empty() || fields.pin_slot >= shm::kPinSlots) break;
     // The slot lies in the session's own memory: a slot in use harms that session alone.
     if (kind == RemoteRequest::Kind::kFetch) item.pin = &shared.pins[fields.pin_slot];
+    if (kind == RemoteRequest::Kind::kPin) {
+      const PutOrder order = Work::order_of(work.item, work.request);
+      item.level = order.pin;
+      item.pin_ttl_s = order.pin_ttl_s;
+    }
     work.remote_request->items.push_back(std::move(item));
   }
   if (work.remote_request->items.size() == work.request.item_count) return send_away(work);
@@ -595,7 +601,8 @@ Server::Step Server::send_away(Work& work) {
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
   if (work.remote_request->kind == RemoteRequest::Kind::kForget) {
     // Has begun already.
-  } else if (work.session->tenant->clustered) {
+  } else if (work.session->tenant->clustered &&
+             work.remote_request->kind != RemoteRequest::Kind::kPin) {
     cluster_->begin(work.remote_request, now_ns());
   } else {
     disks_->begin(work.remote_request, now_ns());

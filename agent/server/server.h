@@ -91,7 +91,7 @@ class Server {
   bool take_placed(Work& work, mc_status& status);
   Step finish_remote_request(Work& work);
   void cut_short(Work& work, mc_status status);
-  void set_pin(Work& work);
+  Step set_pin(Work& work);
   mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
 
   void complete(Work& work, mc_status status);

@@ -30,7 +30,7 @@ void TierReads::begin(TieredPool& pool, const std::shared_ptr<RemoteRequest>& re
 }
 
 tier::ObjectName TierReads::Reader::object() const {
-  if (!brings()) return pool->object(its_item().key);
+  if (request->kind != RemoteRequest::Kind::kBring) return pool->object(its_item().key);
   return {.key = {}, .namespace_id = pool->id, .given = tier_key_of(its_item().name)};
 }
 
@@ -55,7 +55,7 @@ bool TierReads::look(const Reader& reader) {
     return true;
   }
   if (const std::uint32_t entry = demoter_.find(pool, hash, object); entry != kNoEntry) {
-    // Other hosts read only objects of the pool: they wait until the disk has the object.
+    // Other hosts read, and pins hold, only objects of the pool: they wait until the disk has the object.
     if (reader.brings()) return false;
     ++counters_.on_the_way;
     serve_entry(reader, entry);
@@ -71,6 +71,10 @@ bool TierReads::look(const Reader& reader) {
   if (reader.request->kind == RemoteRequest::Kind::kExists) {
     item.length = found->length;
     settle(reader, MC_OK);
+    return true;
+  }
+  if (reader.pins() && item.level == MC_PIN_NONE) {
+    settle(reader, MC_OK);  // objects of the disks have no pin
     return true;
   }
   if (const auto same = joinable_.find(pool.name(hash));
@@ -109,6 +113,10 @@ void TierReads::settle(const Reader& reader, mc_status status) {
 void TierReads::serve_entry(const Reader& reader, std::uint32_t entry_id) {
   const shm::Entry& entry = reader.pool->store().index().entry(entry_id);
   RemoteRequest::Item& item = reader.its_item();
+  if (reader.pins()) {
+    const bool done = reader.pool->store().set_pin(item.key, item.level, item.pin_ttl_s);
+    return settle(reader, done ? MC_OK : MC_NOT_FOUND);
+  }
   if (item.pin != nullptr) {
     item.pin->store_release(shm::pin_value(entry_id, entry.version.load_relaxed()));
   }
@@ -171,7 +179,7 @@ bool TierReads::begin_read(Read& read) {
   }
   // The reservation has evicted objects, and a put of these may have taken the record.
   const tier::TierEntry* const still = record_of(read);
-  const bool promotes = still != nullptr && (still->uses > 0 || is_for_others(read));
+  const bool promotes = still != nullptr && (still->uses > 0 || brings(read));
   const auto ticket = still == nullptr
                           ? std::nullopt
                           : log_.read(read.object(), pool.pieces(read.entry, read.length),
@@ -242,8 +250,8 @@ ObjectStore::Put TierReads::publish(const TieredPool& pool, const PutOrder& orde
   return put;
 }
 
-bool TierReads::is_for_others(const Read& read) {
-  return std::ranges::any_of(read.readers, &Reader::brings);
+bool TierReads::brings(const Read& read) {
+  return std::ranges::any_of(read.readers, [](const Reader& reader) { return reader.brings(); });
 }
 
 // Serves the readers. Leaves the entry and the readers in the read if neither was possible.
@@ -257,8 +265,8 @@ void TierReads::deliver(Read& read, const tier::LogEnd& end) {
   const bool fits = read.length <= store.capacity_bytes();
   const tier::TierEntry* const record = record_of(read);
   const bool gone = record == nullptr;
-  // A reader of another host may have joined since.
-  if ((read.promotes || is_for_others(read)) && fits && !gone) {
+  // A reader that needs the object in the pool may have joined since.
+  if ((read.promotes || brings(read)) && fits && !gone) {
     MC_FAILPOINT("promote.before_publish");
     PutOrder order;
     order.key = end.key;

@@ -9,7 +9,7 @@
 //                                          │     └──► later read: published in the pool (a promotion)
 //                                          └ damaged, failed, gone
 //
-//   A read for another host (kBring) always publishes the object.
+//   A read for another host (kBring) or for a pin (kPin) always publishes the object.
 //   Readers of the same version of an object share a read. If that version leaves the log during the read,
 //   the readers still get the bytes. Nobody joins such a read, and nothing is published.
 //   A 16th of the pool, and at most 256 MiB, is being read at a time, in equal shares of the disks: a disk
@@ -51,7 +51,7 @@ class TierReads {
   };
   TierReads(tier::Log& log, const Demoter& demoter) : log_(log), demoter_(demoter) {}
 
-  // kFetch, kExists, kBring.
+  // kFetch, kExists, kBring, kPin.
   void begin(TieredPool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item,
              std::uint64_t now_ns);
   // Returns false if the ticket is of other work.
@@ -72,7 +72,9 @@ class TierReads {
     std::uint64_t since_ns = 0;
 
     RemoteRequest::Item& its_item() const { return request->items[item]; }
-    bool brings() const { return request->kind == RemoteRequest::Kind::kBring; }
+    bool pins() const { return request->kind == RemoteRequest::Kind::kPin; }
+    // The object has to come into the pool.
+    bool brings() const { return request->kind == RemoteRequest::Kind::kBring || pins(); }
     tier::ObjectName object() const;
     bool waits() const { return !request->abandoned && its_item().open; }
   };
@@ -114,7 +116,7 @@ class TierReads {
   void deliver(Read& read, const tier::LogEnd& end);
   static ObjectStore::Put publish(const TieredPool& pool, const PutOrder& order,
                                   const tier::TierEntry& record);
-  static bool is_for_others(const Read& read);
+  static bool brings(const Read& read);
   void forget(Reads::iterator read);
 
   tier::Log& log_;

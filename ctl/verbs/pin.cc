@@ -59,7 +59,8 @@ Verb pin_verb(Context& context) {
 
 A soft pin keeps an object until the pool holds only pinned objects, or until the time of the pin ends.
 A hard pin keeps the object until somebody removes the object or the pin. "--pin none" ends a pin. The
-verb changes the copy of this host. If a key has no object here, the keys behind it stay as they are.
+verb changes the copy of this host. An object on a disk of this host is read into the pool first. If a
+key has no object here, the keys behind it stay as they are.
 "mcctl stat KEY" shows the pin of an object.)",
       .footer = R"(EXAMPLES
   mcctl pin system-prompt --ttl 30m

@@ -318,6 +318,7 @@ void SimWorld::look_at_remote_request(Client& client) {
     case RemoteRequest::Kind::kExists:
     case RemoteRequest::Kind::kForget:  // of disks, which the simulated hosts do not have
     case RemoteRequest::Kind::kBring:
+    case RemoteRequest::Kind::kPin:
       return end(client);
   }
 }

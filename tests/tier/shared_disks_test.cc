@@ -507,6 +507,18 @@ TEST_F(SharedDisksTest, AnotherHostGetsAnObjectOnItsWayOnceTheDiskHasIt) {
   EXPECT_EQ(bring("b"), MC_NOT_FOUND);
 }
 
+TEST_F(SharedDisksTest, APinBringsAnObjectOfTheDiskIntoThePool) {
+  put_and_evict("a", 1);
+  settle();
+  const std::uint64_t version = version_on_disk("a");
+  told();
+  EXPECT_EQ(pin("a", MC_PIN_HARD), MC_OK);
+  EXPECT_EQ(version_in_pool("a"), version);
+  EXPECT_THAT(told(), ElementsAre(Is(What::kHolds, false)));
+  EXPECT_EQ(pin("of another host", MC_PIN_HARD), MC_NOT_FOUND);
+  EXPECT_THAT(elsewhere_, IsEmpty()) << "a pin is of this host's objects";
+}
+
 TEST_F(SharedDisksTest, AListingNamesObjectsInThePoolOnTheirWayAndOnDisks) {
   put_and_evict("a/1", 1);
   settle();

@@ -278,6 +278,63 @@ TEST_F(TieredPoolsTest, TwoReadsOfAKeyThatWaitForRoomBothEnd) {
   EXPECT_EQ(bytes_of(second), value_of("a", 2, kObjectBytes));
 }
 
+TEST_F(TieredPoolsTest, APinBringsAnObjectOfTheDiskIntoThePool) {
+  put("a", 1);
+  put("b", 1);
+  evict("a");
+  settle();
+  ASSERT_FALSE(in_pool("a"));
+  EXPECT_EQ(pin("a", MC_PIN_HARD), MC_OK);
+  ASSERT_TRUE(in_pool("a"));
+  evict_oldest();
+  EXPECT_TRUE(in_pool("a"));
+  EXPECT_FALSE(in_pool("b"));
+  EXPECT_TRUE(gets("a", 1));
+  EXPECT_EQ(pin("a", MC_PIN_NONE), MC_OK);
+  evict_oldest();
+  EXPECT_FALSE(in_pool("a"));
+}
+
+TEST_F(TieredPoolsTest, APinOfAnObjectOnItsWayWaitsForTheDisk) {
+  put("a", 1);
+  evict("a");
+  ASSERT_FALSE(on_disk("a"));
+  EXPECT_EQ(pin("a", MC_PIN_SOFT), MC_OK);
+  EXPECT_TRUE(in_pool("a"));
+  EXPECT_TRUE(gets("a", 1));
+}
+
+TEST_F(TieredPoolsTest, APinJoinsAReadThatIsUnderWay) {
+  put("a", 1);
+  evict("a");
+  settle();
+  const Ask got = fetch("a");
+  EXPECT_EQ(pin("a", MC_PIN_HARD), MC_OK);
+  EXPECT_TRUE(in_pool("a")) << "the first read alone would be served unpublished";
+  EXPECT_EQ(end_of(got), MC_OK);
+  EXPECT_EQ(bytes_of(got), value_of("a", 1, kObjectBytes));
+  shm::clear_pin(*got.pin);
+}
+
+TEST_F(TieredPoolsTest, TheEndOfAPinReadsNothing) {
+  put("a", 1);
+  evict("a");
+  settle();
+  EXPECT_EQ(pin("a", MC_PIN_NONE), MC_OK);
+  EXPECT_FALSE(in_pool("a"));
+  EXPECT_EQ(pin("nowhere", MC_PIN_NONE), MC_NOT_FOUND);
+  EXPECT_EQ(pin("nowhere", MC_PIN_HARD), MC_NOT_FOUND);
+}
+
+TEST_F(TieredPoolsTest, APinOfAnObjectThatCannotBeReadSaysSo) {
+  put("a", 1);
+  evict("a");
+  settle();
+  rig_.disk().fail_next(tier::BlockOperation::Kind::kRead, 1, EIO);
+  EXPECT_EQ(pin("a", MC_PIN_HARD), MC_DISK_AWAY);
+  EXPECT_EQ(pin("a", MC_PIN_HARD), MC_OK);
+}
+
 TEST_F(TieredPoolsTest, AnObjectThatTheDiskDoesNotTakeIsNotFollowedByAnEarlierOne) {
   put("a", 1);
   evict("a");

@@ -189,6 +189,16 @@ class TieredRig : public ::testing::Test {
     pools_->forget(ask.request, 0);
     return ask;
   }
+  mc_status pin(const std::string& key, mc_pin level) {
+    auto request = std::make_shared<RemoteRequest>();
+    request->kind = RemoteRequest::Kind::kPin;
+    request->tenant = tenant_;
+    RemoteRequest::Item& item = request->items.emplace_back();
+    item.key = key;
+    item.level = level;
+    pools_->begin(request, rig_.now_ns());
+    return end_of({.request = request});
+  }
   mc_status remove(const std::string& key) {
     return end_of(ask(RemoteRequest::Kind::kRemove, key));
   }

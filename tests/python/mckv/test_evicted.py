@@ -53,9 +53,9 @@ def limbo_bytes(client):
     return client.ask({"verb": "status"})["namespaces"][0]["limbo_bytes"]
 
 
-def fill(client):
+def fill(client, name="key"):
     """Puts more than the pool holds, no faster than the disk writes."""
-    keys = [f"key-{i}" for i in range(OBJECTS)]
+    keys = [f"{name}-{i}" for i in range(OBJECTS)]
     for i, key in enumerate(keys):
         client.put(key, value_of(key))
         if i % AT_ONCE == 0 and i * OBJECT_BYTES > POOL_BYTES * 7 // 8:
@@ -216,3 +216,18 @@ def test_a_batch_of_upserts_replaces_the_objects_on_the_disk(agent):
         fill(client)  # the pool's objects leave
         for key in keys:
             assert client.get(key, None) in (None, value_of(key, 2)), key
+
+
+@pytest.mark.parametrize("agent", ["direct", "isolated"], indirect=True)
+def test_a_pin_brings_an_object_of_the_disk_into_the_pool(agent):
+    with mckv.Client(agent.socket) as client:
+        keys = fill(client)
+        until(lambda: limbo_bytes(client) == 0)
+        key = keys[0]
+        client.set_pin(key, mckv.Pin.HARD)
+        fill(client, "other")  # the objects without a pin leave
+        assert mcctl("stat", key, agent=agent.socket).stdout.count("hard") == 1
+        assert client.get(key) == value_of(key)
+        client.set_pin(key, mckv.Pin.NONE)
+        with pytest.raises(mckv.NotFoundError):
+            client.set_pin("no such key", mckv.Pin.HARD)

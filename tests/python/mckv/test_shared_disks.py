@@ -110,10 +110,25 @@ def test_another_host_gets_the_objects_on_a_disk(hosts):
     assert status_of(hosts.holder, "tier")["promoted"] > 0
 
 
+def tiers_of(key, agent):
+    """Where each holder of the object has it: in its pool or on a disk."""
+    where = json.loads(mcctl("where", key, "--json", agent=agent.socket).stdout)
+    return [holder["tier"] for holder in where["holders"]]
+
+
+def test_a_pin_brings_an_object_of_the_disk_into_the_pool(hosts):
+    key = hosts.fill()[0]
+    assert tiers_of(key, hosts.other) == ["disk"]
+    with mckv.Client(hosts.holder.socket) as client:
+        client.set_pin(key, mckv.Pin.HARD)
+    until(lambda: tiers_of(key, hosts.other) == ["pool"])
+    with mckv.Client(hosts.other.socket) as client, pytest.raises(mckv.NotFoundError):
+        client.set_pin("key-1", mckv.Pin.HARD)  # the holder's
+
+
 def test_a_removal_of_all_objects_reaches_the_disks(hosts):
     keys = hosts.fill()
-    where = json.loads(mcctl("where", keys[0], "--json", agent=hosts.other.socket).stdout)
-    assert [holder["tier"] for holder in where["holders"]] == ["disk"]
+    assert tiers_of(keys[0], hosts.other) == ["disk"]
     assert "disk" in mcctl("where", keys[0], agent=hosts.other.socket).stdout
     removed = mcctl("rm", "--all", "--yes", agent=hosts.other.socket)
     assert removed.returncode == 0, removed.stderr
