@@ -328,7 +328,7 @@ std::uint64_t ClusterNode::next_poll_ns() const {
     // The disks change objects in their own time.
     if (memory_has_changed(*tenant) || !tenant->changes().empty()) return 0;
   }
-  if (peer_server_->has_answers()) return 0;
+  if (peer_server_->has_answers() || verbs_->has_answers()) return 0;
   const std::uint64_t now_ns = operations_.now_ns();
   const std::uint64_t leaving_ns = leaving_.empty() ? UINT64_MAX : now_ns + kLeavingNs;
   const std::uint64_t peers_ns =

@@ -21,6 +21,7 @@ namespace {
 constexpr std::uint64_t kStatusAnswerNs = 3'000'000'000;
 constexpr unsigned kMaxWhereKeys = 256;
 constexpr std::size_t kMaxPings = 64;
+constexpr std::size_t kMaxReplicated = 64;  // of disks, under way
 constexpr std::uint64_t kPingNs = 2'000'000'000;
 constexpr std::size_t kMaxPages = 8;
 constexpr std::uint64_t kPageNs = 5'000'000'000;
@@ -53,6 +54,8 @@ std::string unescaped(const Json::Value& text) {
 }
 
 constexpr const char* kNoSuchNode = "no member has that node id or address; see mcctl nodes";
+constexpr const char* kNotHeldHere =
+    "this host does not hold that key; mcctl where shows which does";
 
 // Holders of many keys, in a compact form: an answer may list thousands.
 Json::Value holders_json(const metadata::LocateAnswer& answer) {
@@ -540,17 +543,61 @@ void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& don
   ClusterTenant* const tenant =
       find_tenant(node_.tenants_, request.get("namespace", "default").asString());
   const unsigned replicas = request.get("replicas", 0).asUInt();
-  const std::uint32_t entry =
-      tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(unescaped(request["key"])));
   if (replicas < 1 || replicas > MC_MAX_REPLICAS) {
-    done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
-  } else if (entry == kNoEntry) {
-    done(failure({MC_NOT_FOUND, "this host does not hold that key; mcctl where shows which does"}));
-  } else if (!tenant->set_replicas(entry, static_cast<std::uint8_t>(replicas))) {
-    done(failure({MC_NO_MEMORY, "there is no memory for the change"}));
-  } else {
-    done("{}");
+    return done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
   }
+  const auto wanted = static_cast<std::uint8_t>(replicas);
+  if (tenant != nullptr) {
+    const metadata::KeyHash name = tenant->name_of(unescaped(request["key"]));
+    const std::uint32_t entry = tenant->find(name);
+    if (entry != kNoEntry) return set_replicas(*tenant, entry, wanted, done);
+    const LocalDisks* const disks = tenant->disks();
+    if (disks != nullptr && disks->version_of(shared_name_of(name)) != 0) {
+      return replicate_from_disk(*tenant, shared_name_of(name), wanted, done);
+    }
+  }
+  done(failure({MC_NOT_FOUND, kNotHeldHere}));
+}
+
+void ClusterNode::Verbs::set_replicas(ClusterTenant& tenant, std::uint32_t entry,
+                                      std::uint8_t replicas, const Answer& done) {
+  if (tenant.set_replicas(entry, replicas)) return done("{}");
+  done(failure({MC_NO_MEMORY, "there is no memory for the change"}));
+}
+
+void ClusterNode::Verbs::replicate_from_disk(const ClusterTenant& tenant, const SharedName& name,
+                                             std::uint8_t replicas, const Answer& done) {
+  if (replicated_.size() >= kMaxReplicated) {
+    return done(failure({MC_BUSY, "64 objects are being read from disks; try again"}));
+  }
+  const auto request = std::make_shared<RemoteRequest>();
+  request->kind = RemoteRequest::Kind::kBring;
+  request->tenant = tenant.tenant();
+  request->deadline_ns = answer_by_ns();
+  request->items.emplace_back().name = name;
+  request->open_count = 1;
+  replicated_.push_back({request, replicas, done});
+  tenant.disks()->begin_item(request, 0, mc::now_ns());
+}
+
+void ClusterNode::Verbs::end_replicated(const Replicated& object) {
+  RemoteRequest& request = *object.brought;
+  const RemoteRequest::Item& item = request.items.front();
+  request.abandoned = true;
+  ClusterTenant* const tenant = find_tenant(node_.tenants_, *request.tenant);
+  const std::uint32_t entry = tenant == nullptr ? kNoEntry : tenant->find(item.name);
+  if (entry != kNoEntry) return set_replicas(*tenant, entry, object.replicas, object.done);
+  if (!request.over()) {
+    object.done(failure({MC_TIMEOUT, "the disk has not read the object in time; try again"}));
+  } else if (item.status == MC_OK || item.status == MC_NOT_FOUND) {
+    object.done(failure({MC_NOT_FOUND, kNotHeldHere}));
+  } else {
+    object.done(failure({item.status, "the object did not come from the disk into the pool"}));
+  }
+}
+
+bool ClusterNode::Verbs::has_answers() const {
+  return std::ranges::any_of(replicated_, [](const auto& each) { return each.brought->over(); });
 }
 
 // ---- Copies and moves ---------------------------------------------------------------------------
@@ -734,6 +781,15 @@ void ClusterNode::Verbs::poll(std::uint64_t now_ns) {
     const Answer done = std::move(at->second.done);
     at = pings_.erase(at);
     done(R"({"error":"MC_TIMEOUT","code":4,"cause":"the peer did not answer within 2 s"})");
+  }
+  for (auto at = replicated_.begin(); at != replicated_.end();) {
+    if (!at->brought->over() && now_ns < at->brought->deadline_ns) {
+      ++at;
+      continue;
+    }
+    const Replicated object = std::move(*at);
+    at = replicated_.erase(at);
+    end_replicated(object);
   }
 }
 

@@ -25,8 +25,10 @@ class ClusterNode::Verbs {
   // As Cluster::ask().
   bool ask(std::string_view verb, std::string_view request, Answer done);
   void on_pong(MemberId from, const Pong& pong);
-  // Ends pings without an answer.
+  // Ends pings without an answer, and goes on with objects that have come from a disk.
   void poll(std::uint64_t now_ns);
+  // An object has come from a disk, or will not come.
+  bool has_answers() const;
 
  private:
   struct Verb {
@@ -36,6 +38,12 @@ class ClusterNode::Verbs {
   struct SentPing {
     std::uint64_t started_ns = 0;
     MemberId node = 0;
+    Answer done;
+  };
+  // An object of a disk that shall have more holders: others read only objects of the pool.
+  struct Replicated {
+    std::shared_ptr<RemoteRequest> brought;
+    std::uint8_t replicas = 1;
     Answer done;
   };
   // Keys of the cluster, after a key. An answer to a client has a part of a page.
@@ -55,6 +63,11 @@ class ClusterNode::Verbs {
   void give_up(const Json::Value& name, const Answer& done);
   void drain_as(const metadata::wire::Drain& drain, const Answer& done);
   void replicate(const Json::Value& request, const Answer& done);
+  void replicate_from_disk(const ClusterTenant& tenant, const SharedName& name,
+                           std::uint8_t replicas, const Answer& done);
+  void end_replicated(const Replicated& object);
+  static void set_replicas(ClusterTenant& tenant, std::uint32_t entry, std::uint8_t replicas,
+                           const Answer& done);
   void copy(const Json::Value& request, const Answer& done);
   void move(const Json::Value& request, const Answer& done);
   void task(const Json::Value& request, const Answer& done);
@@ -73,6 +86,7 @@ class ClusterNode::Verbs {
   ClusterNode& node_;
   std::unordered_map<std::uint32_t, SentPing> pings_;
   std::uint32_t next_ping_ = 1;
+  std::deque<Replicated> replicated_;
   std::deque<ListedPage> pages_;
 };
 

@@ -62,10 +62,28 @@ void Evictor::keep_headroom(bool shrinking) {
   if (limbo_.check_is_due(headroom / 2)) limbo_.check();
   limbo_.free_some(most);
   if (pool_.growing() || shrinking || !keeps_headroom()) return;
-  const std::uint64_t leaving = limbo_.bytes() + limbo_.held_bytes();
-  if (pool_.used_bytes() > pool_.reserved_bytes() - headroom + leaving) {
-    evict_batch(std::min(most, kBatch));
+  const auto is_short = [&] {
+    const std::uint64_t leaving = limbo_.bytes() + limbo_.held_bytes();
+    return pool_.used_bytes() > pool_.reserved_bytes() - headroom + leaving;
+  };
+  if (demotion_ == nullptr) {
+    if (is_short()) evict_batch(std::min(most, kBatch));
+    return;
   }
+  // A demotion holds no more than the headroom: further objects would be lost.
+  for (std::uint64_t left = std::min(most, kBatch); left > 0 && is_short(); --left) {
+    if (evict_batch(1) == 0) return;
+  }
+}
+
+bool Evictor::evict_held() {
+  if (demotion_ == nullptr || !demotion_->takes_objects()) return false;
+  const std::uint64_t headroom = headroom_bytes();
+  for (std::uint64_t left = kFurther; left > 0; --left) {
+    if (limbo_.bytes() + limbo_.held_bytes() >= headroom) return true;
+    if (evict_batch(1) == 0) return left < kFurther;
+  }
+  return true;
 }
 
 // Objects that are larger than the headroom are evicted when a put needs their room.

@@ -63,6 +63,9 @@ class Evictor {
   // Frees the entries without a pin, and evicts as many objects as came, so that a put finds room
   // without waiting for an eviction. In small steps: the next request may be there already.
   void keep_headroom(bool shrinking);
+  // Evicts a few objects to a demotion that holds all their bytes: none is lost, and the room comes later.
+  // Returns false if no demotion takes objects, or no object can be evicted.
+  bool evict_held();
   // keep_headroom() keeps as many bytes free. A demotion may hold as much, so that a slow disk delays no put.
   std::uint64_t headroom_bytes() const;
 

@@ -138,6 +138,8 @@ class ObjectStore {
   }
   // The store keeps as many bytes free ahead of demand, and a Demotion may hold as many.
   std::uint64_t headroom_bytes() const { return evictor_.headroom_bytes(); }
+  // Evicts a few objects that the demotion takes. Their room comes later. False: none can be evicted so.
+  bool evict_held() { return evictor_.evict_held(); }
   // REQUIRES: the Demotion holds the entry.
   void end_demotion(std::uint32_t entry) { limbo_.release(entry); }
   // Prefetches the memory that publishing this reservation under this key needs.

@@ -39,10 +39,11 @@ bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint
   if (length > pool.store().pool().reserved_bytes() / kLargestShare) {
     return lose(name, counters_.too_large);
   }
-  const bool too_much = !object.paced && pool.on_the_way_bytes > 0 && on_the_way > room;
-  if (!object.may_stay || too_much) {
-    return lose(name, counters_.busy);
-  }
+  // The last object may be beyond the room: the pool evicts ahead of demand until that many bytes leave.
+  const bool full = pool.on_the_way_bytes >= room;
+  const bool alone = pool.on_the_way_bytes == 0 || length <= room;
+  const bool too_much = !object.paced && (full || !alone);
+  if (!object.may_stay || too_much) return lose(name, counters_.busy);
   if (!admission_.admits(object.used, log_.written_bytes(), now_ns)) {
     return lose(name, counters_.saving);
   }

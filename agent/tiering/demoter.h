@@ -2,8 +2,8 @@
 //
 // Evicted objects on their way to the tier. The bytes stay in the pool until they are durable, and readers
 //   find the objects here meanwhile.
-//   The pool's headroom, a 32nd of the pool and at most 256 MiB, may be on the way, or one larger object, up
-//   to a quarter of the pool. An object beyond that is lost: a slow disk delays no put.
+//   The pool's headroom, a 32nd of the pool and at most 256 MiB, may be on the way, and one object more; or one
+//   larger object, up to a quarter of the pool. An object beyond that is lost: a slow disk delays no put.
 // Threads: the agent's loop. The tier's threads read the bytes of the objects.
 // Owns: the held entries of the pools.
 // Trusts: its caller.

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kLookNs = 2'000'000'000;
 constexpr std::uint64_t kLookAgainNs = 2'000'000;
 constexpr std::uint64_t kRoomAgainNs = 1'000'000;
+constexpr std::uint64_t kEvictsAfterNs = 2'000'000'000;
 // Steps of one advance().
 constexpr std::size_t kLooksAtOnce = 256;
 constexpr std::size_t kReadsAtOnce = 64;
@@ -164,7 +165,10 @@ bool TierReads::begin_read(Read& read) {
       std::min(store.pool().reserved_bytes() / kShareOfReads, kMostReadBytes) / log_.disk_count();
   std::uint64_t& reading_bytes = read.lane->reading_bytes;
   if (reading_bytes > 0 && reading_bytes + read.length > most) return false;
-  const ObjectStore::Reserve reserved = store.reserve(kTierSession, read.length, true, read.entry);
+  ObjectStore::Reserve reserved = store.reserve(kTierSession, read.length, false, read.entry);
+  if (reserved == ObjectStore::Reserve::kWait && (may_evict(read) || !store.evict_held())) {
+    reserved = store.reserve(kTierSession, read.length, true, read.entry);
+  }
   switch (reserved) {
     case ObjectStore::Reserve::kOk:
       break;
@@ -192,6 +196,19 @@ bool TierReads::begin_read(Read& read) {
   read.ticket = *ticket;
   reading_bytes += read.length;
   return true;
+}
+
+// Eviction on demand may lose objects. Readers on this host do not wait for the disks that would take these.
+bool TierReads::may_evict(const Read& read) const {
+  const auto waits_here = [](const Reader& reader) { return !reader.brings(); };
+  const auto is_late = [this](const Reader& reader) {
+    return now_ns_ >= reader.since_ns + kEvictsAfterNs;
+  };
+  if (2 * read.length > read.pool->store().headroom_bytes()) return true;
+  if (std::ranges::any_of(read.readers, is_late)) return true;
+  return std::ranges::any_of(read.lane->want_room, [&](const auto& waiting) {
+    return std::ranges::any_of(waiting->readers, waits_here);
+  });
 }
 
 // The record that the read was begun for, or null: it was removed, replaced or dropped.

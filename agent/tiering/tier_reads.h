@@ -12,6 +12,8 @@
 //   A read for another host (kBring) or for a pin (kPin) always publishes the object.
 //   Readers of the same version of an object share a read. If that version leaves the log during the read,
 //   the readers still get the bytes. Nobody joins such a read, and nothing is published.
+//   For two seconds, a read for other hosts or for pins loses no object to eviction: the room comes as fast as
+//   the disks write.
 //   A 16th of the pool, and at most 256 MiB, is being read at a time, in equal shares of the disks: a disk
 //   that hangs does not hold up the others.
 // Threads: the agent's loop. The tier's threads write to the reservations.
@@ -110,6 +112,7 @@ class TierReads {
   void begin_some();
   bool begin_some(Lane& lane);
   bool begin_read(Read& read);
+  bool may_evict(const Read& read) const;
   const tier::TierEntry* record_of(const Read& read) const;
   void look_again(Read& read);
   void end_joining(const Read& read);

@@ -397,8 +397,8 @@ Verb replicate_verb(Context& context) {
       .name = "replicate",
       .text = R"(Change the number of hosts that shall hold an object
 
-Run this verb on a host that holds the object (see "mcctl where"). The master then has the object
-copied to other hosts, which takes a moment.)",
+Run this verb on a host that holds the object (see "mcctl where"). An object on a disk of the host is read
+into the pool first. The master then has the object copied to other hosts, which takes a moment.)",
       .footer = footer_of("mcctl replicate greeting --replicas 3"),
       .options = {key_option(*options),
                   {"--replicas",
@@ -464,7 +464,8 @@ Verb drain_verb(Context& context) {
 
 Objects without a replica elsewhere are copied first. The node releases an object only when the
 master knows the copy, so nothing is lost. Meanwhile the node takes no new objects from other
-nodes. After the drain, the agent of the node can be stopped. "mcctl undrain" cancels a drain.
+nodes. Objects on the disks of the node move, too, into the pools of other nodes. After the drain, the
+agent of the node can be stopped, and its disks have no objects. "mcctl undrain" cancels a drain.
 
 --dead gives up a node that is down: mcctl nodes shows the node no longer, and the removal of a key
 that no host has ends with "no such object" again. If the node comes back, the objects of the node may be

@@ -143,15 +143,16 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
     return keys;
   }
   // Another host asks for the object.
-  mc_status bring(const std::string& key) {
+  Ask ask_to_bring(const std::string& key) {
     auto request = std::make_shared<RemoteRequest>();
     request->kind = RemoteRequest::Kind::kBring;
     request->tenant = tenant_;
     request->items.emplace_back().name = shared_name_of(name_of(key));
     request->open_count = 1;
     pools_->begin_item(request, 0, rig_.now_ns());
-    return end_of({.request = request});
+    return {.request = request};
   }
+  mc_status bring(const std::string& key) { return end_of(ask_to_bring(key)); }
   // The next start of the agent, with an empty pool.
   void restart() {
     close();
@@ -505,6 +506,23 @@ TEST_F(SharedDisksTest, AnotherHostGetsAnObjectOnItsWayOnceTheDiskHasIt) {
   EXPECT_TRUE(in_pool("a"));
   EXPECT_TRUE(gets("a", 1));
   EXPECT_EQ(bring("b"), MC_NOT_FOUND);
+}
+
+// As a drain does it: objects of the pool must not be lost for those of the disk.
+TEST_F(SharedDisksTest, ObjectsComeIntoAFullPoolWithoutTheLossOfAnother) {
+  constexpr int kObjects = 20;
+  for (int i = 0; i < kObjects; ++i) {
+    put_and_evict("a/" + std::to_string(i), 1);
+    settle();
+  }
+  for (int i = 0; store().free_bytes() > 2 * kObjectBytes; ++i) put("b/" + std::to_string(i), 1);
+  const auto lost = [&] { return pools_->demotions().busy + pools_->demotions().failed; };
+  const std::uint64_t before = lost();
+  std::vector<Ask> asks;
+  for (int i = 0; i < kObjects; ++i) asks.push_back(ask_to_bring("a/" + std::to_string(i)));
+  for (const Ask& ask : asks) EXPECT_EQ(end_of(ask), MC_OK);
+  settle();
+  EXPECT_EQ(lost(), before);
 }
 
 TEST_F(SharedDisksTest, APinBringsAnObjectOfTheDiskIntoThePool) {
