@@ -182,6 +182,10 @@ class Agent:
             for pool in json.loads(asked.stdout)["segments"]
         )
 
+    def change(self, **options):
+        """From the next start on."""
+        self._options |= options
+
     @property
     def pid(self):
         return self._process.pid

@@ -49,15 +49,17 @@ class Hosts:
     """A master, a host with a disk and a host without one."""
 
     def __init__(self, make, master, disk):
-        common = {"cluster_id": "disks", "masters": master}
+        self.common = {"cluster_id": "disks", "masters": master}
+        self.disk = disk
+        self.address = f"127.0.0.1:{free_port()}"
         self.holder = make(
-            listen=f"127.0.0.1:{free_port()}",
+            listen=self.address,
             pool_bytes="16MiB",
             tier_paths=str(disk),
             tier_bytes="256MiB",
-            **common,
+            **self.common,
         )
-        self.other = make(listen=f"127.0.0.1:{free_port()}", pool_bytes="64MiB", **common)
+        self.other = make(listen=f"127.0.0.1:{free_port()}", pool_bytes="64MiB", **self.common)
         ready(self.holder, 2)
 
     def fill(self):
@@ -199,3 +201,97 @@ def test_a_removed_object_and_a_replaced_value_never_come_back(hosts, away):
         assert present(agent, removed) == []
         assert present(agent, replaced, versions=[2]) == replaced
         assert present(agent, kept)
+
+
+def test_a_drain_moves_the_objects_on_a_disk(hosts):
+    keys = hosts.fill()
+    drained = mcctl("drain", hosts.address, agent=hosts.other.socket)
+    assert drained.returncode == 0, drained.stderr
+    assert "drained" in drained.stdout
+    until(lambda: status_of(hosts.holder, "tier")["objects"] == 0)
+    with mckv.Client(hosts.holder.socket) as client:
+        assert pool_of(client)["live_bytes"] == 0
+    kept = OBJECTS - lost(hosts.holder)
+    hosts.holder.end(signal.SIGTERM)
+    assert len(present(hosts.other, keys)) >= kept
+
+
+def test_replicate_copies_an_object_of_a_disk(hosts):
+    key = hosts.fill()[0]
+    assert tiers_of(key, hosts.other) == ["disk"]
+    done = mcctl("replicate", key, "--replicas", "2", agent=hosts.holder.socket)
+    assert done.returncode == 0, done.stderr
+    until(lambda: sorted(tiers_of(key, hosts.other)) == ["pool", "pool"])
+
+
+def disks_of(agent):
+    return {disk["path"]: disk for disk in status_of(agent, "tier")["disks"]}
+
+
+@pytest.fixture
+def foreign(hosts, make_agent, tmp_path):
+    """A disk of another node of the cluster, which has ended."""
+    disk = tmp_path / "foreign"
+    agent = make_agent(
+        listen=f"127.0.0.1:{free_port()}", tier_paths=str(disk), tier_bytes="256MiB", **hosts.common
+    )
+    ready(agent, 3)
+    agent.end(signal.SIGTERM)
+    with mckv.Client(hosts.other.socket) as client:
+        until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+    return disk
+
+
+def refused(agent, disk):
+    until(lambda: disks_of(agent)[str(disk)]["state"] == "refused")
+    problem = disks_of(agent)[str(disk)]["problem"]  # what mcctl status shows
+    assert "the disk belongs to node" in problem
+    assert "take over that node with its disks" in problem
+    assert "zero the first 2 MiB" in problem
+    with mckv.Client(agent.socket) as client:
+        until(lambda: client.ask({"verb": "status"})["cluster"]["members"] == 2)
+
+
+def know(agent, keys):
+    """The masters have the holder's report, and know all objects."""
+    with mckv.Client(agent.socket) as client:
+        return all(client.exists_batch(keys))
+
+
+def test_a_disk_of_another_node_is_refused_and_the_agent_serves(hosts, foreign):
+    with mckv.Client(hosts.holder.socket) as client:
+        client.put("key-1", value_of("key-1"))
+    node = status_of(hosts.holder, "node_id")
+    before = foreign.stat()
+    hosts.holder.end(signal.SIGKILL)  # the keeper has the node's identity and its pool
+    hosts.holder.change(tier_paths=str(foreign))
+    hosts.holder.start()
+    refused(hosts.holder, foreign)
+    assert status_of(hosts.holder, "node_id") == node
+    assert "refused" in mcctl("status", agent=hosts.holder.socket).stdout
+    with mckv.Client(hosts.holder.socket) as client:
+        client.put("key-2", value_of("key-2"))
+    until(lambda: present(hosts.other, ["key-1", "key-2"]) == ["key-1", "key-2"])
+    with mckv.Client(hosts.other.socket) as client:
+        assert client.remove("key-1")
+    assert present(hosts.holder, ["key-1", "key-2"]) == ["key-2"]
+    hosts.holder.end(signal.SIGTERM)
+    after = foreign.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_a_disk_of_another_node_listed_first_leaves_the_own_disk(hosts, foreign):
+    keys = hosts.fill()
+    with mckv.Client(hosts.holder.socket) as client:
+        until(lambda: pool_of(client)["limbo_bytes"] == 0)
+    on_disk = status_of(hosts.holder, "tier")["objects"]
+    assert on_disk > 0
+    hosts.holder.end(signal.SIGKILL)
+    hosts.holder.change(tier_paths=f"{foreign},{hosts.disk}")
+    hosts.holder.start()
+    refused(hosts.holder, foreign)
+    until(lambda: disks_of(hosts.holder)[str(hosts.disk)]["serving"])
+    until(lambda: not status_of(hosts.holder, "tier")["recovering"])
+    assert status_of(hosts.holder, "tier")["objects"] >= on_disk - lost(hosts.holder)
+    until(lambda: know(hosts.other, keys))
+    assert len(present(hosts.other, keys)) >= OBJECTS - lost(hosts.holder)
