@@ -301,7 +301,9 @@ MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t c
 MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) MC_NOEXCEPT;
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t timeout_ns) MC_NOEXCEPT;
-/* Changes the pin of an object. pin_ttl_ms as in mc_put_options. */
+/* Changes the pin of an object of this host. pin_ttl_ms as in mc_put_options. An object on a disk is read into
+ * the pool first. MC_NOT_FOUND: this host does not have the object. MC_DISK_AWAY, MC_CORRUPT: the disk cannot
+ * read the object. */
 MC_API mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
                             uint64_t timeout_ns) MC_NOEXCEPT;
 
