@@ -105,13 +105,14 @@ class LocalDisks {
     virtual ~Keys() = default;
     // kWaits: for a disk.
     enum class Next : std::uint8_t { kMore, kWaits, kOver };
-    // An object whose key cannot be read has an empty key. May drop objects.
+    // The key is empty if it cannot be read, or is not wanted. May drop objects.
     using Visit = std::function<void(const SharedObject&, std::string_view key)>;
     // Visits a bounded number of objects. An object that stays is visited, possibly twice.
     virtual Next go_on(const Visit& visit) = 0;
   };
   // REQUIRES: the tenant and this object outlive the calls of go_on().
-  virtual std::unique_ptr<Keys> keys_of(const Tenant& tenant) const = 0;
+  // want_keys: false: the disks are not asked.
+  virtual std::unique_ptr<Keys> keys_of(const Tenant& tenant, bool want_keys) const = 0;
   // After a start: the disks may have objects that are not known yet.
   virtual bool recovering() const = 0;
 };

@@ -13,6 +13,7 @@ DiskKeys::Next DiskKeys::go_on(const Visit& visit) {
                                 });
     return Next::kMore;
   }
+  if (!want_keys_) return go_on_without_keys(visit);
   if (!begun_) {
     if (log_.recovering()) return Next::kWaits;
     begun_ = true;
@@ -23,6 +24,16 @@ DiskKeys::Next DiskKeys::go_on(const Visit& visit) {
       disks_.front().go_on([&](const tier::KeyWalk::Object& object) { look_at(object, visit); });
   if (next == tier::KeyWalk::Next::kWaits) return Next::kWaits;
   if (next == tier::KeyWalk::Next::kOver) disks_.pop_front();
+  return Next::kMore;
+}
+
+DiskKeys::Next DiskKeys::go_on_without_keys(const Visit& visit) {
+  constexpr std::uint32_t kEntriesAtOnce = 256;
+  if (log_.recovering()) return Next::kWaits;
+  if (next_entry_ == tier::kNoEntry) return Next::kOver;
+  next_entry_ = log_.walk(next_entry_, kEntriesAtOnce, [&](const tier::TierEntry& entry) {
+    look_at({.entry = entry, .namespace_id = log_.namespace_of(entry)}, visit);
+  });
   return Next::kMore;
 }
 

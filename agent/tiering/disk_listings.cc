@@ -26,7 +26,7 @@ std::uint64_t DiskListings::begin(const TieredPool& pool, std::string prefix,
   listings_.emplace(next_number_, Listing{.pool = &pool,
                                           .prefix = std::move(prefix),
                                           .since_sequence = since_sequence,
-                                          .keys = DiskKeys(log_, demoter_, pool),
+                                          .keys = DiskKeys(log_, demoter_, pool, true),
                                           .used_ns = now_ns});
   return next_number_++;
 }

@@ -54,8 +54,8 @@ class TieredPools final : public LocalDisks {
   void drop(const SharedName& name, std::uint64_t up_to_version, Dropped done) override;
   std::optional<std::uint64_t> walk(const Tenant& tenant, std::uint64_t position,
                                     const Visit& visit) const override;
-  std::unique_ptr<Keys> keys_of(const Tenant& tenant) const override {
-    return std::make_unique<DiskKeys>(log_, demoter_, pool_of(tenant));
+  std::unique_ptr<Keys> keys_of(const Tenant& tenant, bool want_keys) const override {
+    return std::make_unique<DiskKeys>(log_, demoter_, pool_of(tenant), want_keys);
   }
   // Listings of a tenant: DiskListings::begin() and DiskListings::next_page().
   std::uint64_t begin_listing(const Tenant& tenant, std::string prefix,

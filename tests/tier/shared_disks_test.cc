@@ -610,6 +610,21 @@ TEST_F(SharedDisksTest, ARemovalByPatternLeavesTheOtherObjectsOnTheDisks) {
   }
 }
 
+TEST_F(SharedDisksTest, ARemovalOfAllObjectsReadsNoKeys) {
+  for (int i = 0; i < 90; ++i) {
+    put_and_evict("a/" + std::to_string(i), 1);
+    if (i < 89) settle();
+  }
+  put("b", 1);
+  const std::uint64_t reads = rig_.disk().counts().reads;
+  EXPECT_EQ(removed_by(""), 91u);
+  EXPECT_EQ(rig_.disk().counts().reads, reads);
+  EXPECT_EQ(listed().size(), 0u);
+  restart();
+  rig_.recover();
+  EXPECT_THAT(report(), IsEmpty());
+}
+
 TEST_F(SharedDisksTest, ARemovalByPatternTakesObjectsThatComeBackMeanwhile) {
   for (const bool regex : {false, true}) {
     for (int i = 0; i < 30; ++i) {

@@ -36,7 +36,7 @@ class IndexWalks::Walk {
 
   // False: the walk visits no further entry in this turn.
   virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
-  // An object on a disk, or on its way there. key: empty if it cannot be read. Returns as visit().
+  // An object on a disk, or on its way there. key: as in LocalDisks::Keys. Returns as visit().
   virtual bool visit_on_disk(const SharedObject& object, std::string_view key) = 0;
   // The work before the next entries. nullopt: none is left.
   virtual std::optional<Next> before_entries(std::uint64_t /*until_ns*/) { return std::nullopt; }
@@ -46,6 +46,8 @@ class IndexWalks::Walk {
   virtual Next after_objects() { return Next::kOver; }
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
+  // Of objects on disks, which have to be read.
+  virtual bool wants_keys() const { return true; }
 
   Next go_on(std::uint64_t until_ns) {
     if (const std::optional<Next> next = before_entries(until_ns)) return *next;
@@ -94,7 +96,7 @@ class IndexWalks::Walk {
   Next visit_disks(std::uint64_t until_ns) {
     const LocalDisks* const disks = tenant_.disks();
     if (disks == nullptr || disks_are_over_) return after_objects();
-    if (keys_ == nullptr) keys_ = disks->keys_of(*tenant_.tenant());
+    if (keys_ == nullptr) keys_ = disks->keys_of(*tenant_.tenant(), wants_keys());
     bool goes_on = true;
     const auto visit = [&](const SharedObject& object, std::string_view key) {
       if (!is_of_partition({object.name.hi, object.name.lo})) return;
@@ -209,6 +211,7 @@ class IndexWalks::Removal : public Walk {
     }
   }
   bool wants_puts() const override { return false; }
+  bool wants_keys() const override { return !match_.pattern.empty(); }
 
  protected:
   void remove(std::uint32_t entry) {
@@ -260,6 +263,7 @@ class IndexWalks::RegexRemoval final : public Removal {
         batch_(new_batch()) {
     expression_->text = match.pattern;
   }
+  bool wants_keys() const override { return true; }
   ~RegexRemoval() override { batch_->cancelled = true; }
   RegexRemoval(const RegexRemoval&) = delete;
   RegexRemoval& operator=(const RegexRemoval&) = delete;

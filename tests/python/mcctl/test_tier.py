@@ -7,6 +7,7 @@ import pathlib
 import signal
 
 import mckv
+import pytest
 from command import mcctl
 from machine import until
 
@@ -113,6 +114,13 @@ def test_listings_and_removals_by_pattern_concern_the_objects_on_disks(make_agen
         for name in names[:50]:
             client.get(name)
             client.get(name)
+        for cursor in ("1.2.3", "x", "99999999999999999999", "4294967296.0.0", "..", 7):
+            question = {"verb": "ls", "namespace": "default", "cursor": cursor}
+            if cursor == "1.2.3":
+                with pytest.raises(mckv.BusyError):
+                    client.ask(question)
+            else:
+                assert client.ask(question)["cursor"]
         again = list(client.keys())
         assert len(set(again)) == len(again)
     lines = mcctl("ls", "--keys", agent=agent.socket)
