@@ -64,7 +64,7 @@ struct Options {
   std::string tier_paths;                          // comma-separated; empty: none
   std::uint64_t tier_bytes = 0;                    // of each path; 0: the present size
   std::uint64_t tier_endurance_bytes_per_day = 0;  // of all paths together; 0: no limit
-  std::uint32_t tier_stop_seconds = 30;            // for the pools' objects at a stop; 0: they are lost
+  std::uint32_t tier_stop_seconds = 30;  // for the pools' objects at a stop; 0: they are lost
   // The cluster. Without cluster_store, masters and master_listen the agent is alone.
   std::string cluster_store;  // URL: redis://… etcd://… http://…
   std::string masters;        // comma-separated addresses

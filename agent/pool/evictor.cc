@@ -151,12 +151,11 @@ void Evictor::evict_forgotten(std::uint32_t victim, EvictionReason reason, Bytes
     counters_.evicted_bytes += entry.length.load_relaxed();
     departures_.note_eviction(entry.hash.load_relaxed(), reason);
     // Members of a group that was not published go nowhere else.
-    const bool held =
-        demotion_ != nullptr && reason != EvictionReason::kGroup &&
-        demotion_->begin({.entry = id,
-                          .used = live_.was_used(id),
-                          .may_stay = bytes != Bytes::kGoNow,
-                          .paced = bytes == Bytes::kPaced});
+    const bool held = demotion_ != nullptr && reason != EvictionReason::kGroup &&
+                      demotion_->begin({.entry = id,
+                                        .used = live_.was_used(id),
+                                        .may_stay = bytes != Bytes::kGoNow,
+                                        .paced = bytes == Bytes::kPaced});
     if (!held) gone_bytes_ += entry.length.load_relaxed();
     live_.retire(id, held ? LiveObjects::Bytes::kHeld : LiveObjects::Bytes::kFree);
     MC_FAILPOINT("evict.after_limbo");

@@ -156,9 +156,9 @@ class DiskLog {
     std::uint64_t bytes = 0;              // of the job
     // kRecovery; kFooter, kWalk: segment; kRead: ticket; kSuperblock: copy
     std::uint64_t mark = 0;
-    std::string key = {};    // kRead
-    bool voids = false;      // kSuperblock
-    TierEntry entry = {};    // kRead, kCleaner
+    std::string key = {};  // kRead
+    bool voids = false;    // kSuperblock
+    TierEntry entry = {};  // kRead, kCleaner
     std::shared_ptr<WalkRead> walk = {};
   };
   struct Open {
