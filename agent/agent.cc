@@ -251,9 +251,10 @@ Status Agent::run() {
 }
 
 void Agent::stop(bool keep) {
-  keep_ = keep;
+  if (keep) keep_ = true;
   const std::uint64_t write_ns = options_.tier_stop_seconds * (1000 * kMs);
-  if (keep || tier_ == nullptr || write_ns == 0 || loop_->leaving()) {
+  const bool again = loop_->leaving() && !ends_idle_.exchange(false);
+  if (keep || tier_ == nullptr || write_ns == 0 || again) {
     loop_->stop();
   } else {
     loop_->stop_after_writes(now_ns() + write_ns);
@@ -262,9 +263,11 @@ void Agent::stop(bool keep) {
 }
 
 void Agent::report_writes() const {
-  std::uint64_t left = 0;
-  for (const auto& [name, tenant] : namespaces_->all()) left += tenant->store->live_count();
-  spdlog::info("event=pools_written objects_left={}", left);
+  const TieredPools::Written written = tiered_pools_->written();
+  const bool all = keep_ || written.lost + written.left == 0;
+  spdlog::log(all ? spdlog::level::info : spdlog::level::warn,
+              "event=pools_written objects={} lost={} left={}", written.objects, written.lost,
+              written.left);
 }
 
 void Agent::on_wake() {
@@ -283,16 +286,20 @@ void Agent::every_tick(std::uint64_t now) {
   if (now < next_page_ns_ || embedded_) return;
   next_page_ns_ = now + kCountersPeriodNs;
   counters_page_.write(admin_->counters_text());
-  ::sd_notify(0, "WATCHDOG=1");
+  // systemd waits for an agent that writes its pools.
+  ::sd_notify(0, loop_->leaving() ? "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000" : "WATCHDOG=1");
 }
 
 void Agent::end_if_idle(std::uint64_t now) {
-  if (options_.end_idle_seconds == 0 || loop_->leaving()) return;
+  if (options_.end_idle_seconds == 0) return;
   const bool in_use = !sessions_->all().empty() || namespaces_->any_contribution();
   if (in_use || last_use_ns_ == 0) last_use_ns_ = now;
-  if (now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;
+  // A client has come while the pools were written.
+  if (in_use && ends_idle_.exchange(false)) loop_->stay();
+  if (loop_->leaving() || now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;
   spdlog::info("event=idle seconds={} effect=\"the agent ends\"", options_.end_idle_seconds);
   stop();
+  ends_idle_ = true;
 }
 
 // A descriptor store that dies is restarted, and gets all descriptors again.

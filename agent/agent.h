@@ -86,6 +86,7 @@ class Agent {
   Fd lock_;
   Fd wake_;  // signalled by stop(), suspected sessions and scrubbers
   std::atomic<bool> keep_{false};
+  std::atomic<bool> ends_idle_{false};  // the agent leaves because nobody uses it
   std::uint64_t next_page_ns_ = 0;
   std::uint64_t last_use_ns_ = 0;  // by a session or a contribution
 

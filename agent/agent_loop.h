@@ -62,6 +62,8 @@ class AgentLoop {
   // As stop(), when the objects of the pools are on the disks of the tier, and at this time at the latest.
   // Clients are served meanwhile. REQUIRES: a tier.
   void stop_after_writes(std::uint64_t at_latest_ns) { leave_by_ns_ = at_latest_ns; }
+  // Takes stop_after_writes() back.
+  void stay() { leave_by_ns_ = 0; }
   bool leaving() const { return leave_by_ns_.load(std::memory_order_relaxed) != 0; }
   // The cluster's descriptor is readable.
   void on_cluster_event();

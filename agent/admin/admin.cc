@@ -90,6 +90,9 @@ std::string word(const Json::Value& request, const char* name) {
   return value.isString() ? value.asString() : std::string();
 }
 
+constexpr const char* kNoCursor =
+    "cursor is the one of an earlier answer; leave it out at the beginning";
+
 // Where a listing of a namespace with objects on disks goes on.
 struct ListCursor {
   std::uint64_t pool = 0;     // of ObjectStore::list(); with a listing, the number of the page
@@ -102,15 +105,17 @@ std::string text_of(const ListCursor& cursor) {
          std::to_string(cursor.listing);
 }
 
-// A text that is no cursor begins a listing.
-ListCursor list_cursor(const std::string& text) {
+// An empty text begins a listing. Nothing: the text is no cursor.
+std::optional<ListCursor> list_cursor(const std::string& text) {
   ListCursor cursor;
+  if (text.empty()) return cursor;
   const char* at = text.data();
   const char* const end = at + text.size();
   for (std::uint64_t* const number : {&cursor.pool, &cursor.since, &cursor.listing}) {
     const auto [next, error] = std::from_chars(at, end, *number);
-    if (error != std::errc() || (next != end && *next != '.')) return {};
-    at = next == end ? end : next + 1;
+    const bool last = number == &cursor.listing;
+    if (error != std::errc() || (last ? next != end : next == end || *next != '.')) return {};
+    at = last ? end : next + 1;
   }
   return cursor;
 }
@@ -418,12 +423,16 @@ void Admin::list(const Tenant& tenant, const Json::Value& request, const Cluster
   }
   const bool has_disks = tenant.on_disks && at_.tiered_pools != nullptr;
   ListCursor at{.pool = number(request, "cursor")};
-  if (has_disks) at = list_cursor(word(request, "cursor"));
+  if (has_disks) {
+    const auto given = list_cursor(word(request, "cursor"));
+    if (!given || at.pool != 0) return done(text_of(failure(MC_INVALID_ARGUMENT, kNoCursor)));
+    at = *given;
+  }
   const std::uint64_t wanted = number(request, "limit");
   std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
   // The limit shrinks so that an answer of objects with the longest keys still fits.
   limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
-  if (at.listing != 0) return list_disks(tenant, at.listing, at.pool, limit, done);
+  if (at.listing != 0) return list_disks(tenant, {at.listing, at.pool}, limit, done);
   if (at.since == 0) at.since = tenant.store->index().header().next_sequence.load_relaxed();
   Json::Value value;
   value["objects"] = Json::Value(Json::arrayValue);
@@ -441,15 +450,17 @@ void Admin::list(const Tenant& tenant, const Json::Value& request, const Cluster
     value["objects"].append(item);
   }
   if (has_disks && at.pool == 0) {
-    at.listing = at_.tiered_pools->begin_listing(tenant, *prefix, at.since, now_ns());
+    const auto listing = at_.tiered_pools->begin_listing(tenant, *prefix, at.since, now_ns());
+    if (!listing) return done(text_of(failure(MC_BUSY, "16 listings read the disks; list again")));
+    at.listing = *listing;
   }
   value["cursor"] = has_disks ? Json::Value(text_of(at)) : u64(at.pool);
   done(text_of(value));
 }
 
-void Admin::list_disks(const Tenant& tenant, std::uint64_t listing, std::uint64_t page,
-                       std::size_t limit, const Cluster::Answer& done) {
-  const auto answer = [listing, page, done](const std::optional<DiskListings::Page>& found) {
+void Admin::list_disks(const Tenant& tenant, DiskListings::PageId id, std::size_t limit,
+                       const Cluster::Answer& done) {
+  const auto answer = [id, done](const std::optional<DiskListings::Page>& found) {
     if (!found) {
       return done(text_of(failure(MC_BUSY, "the agent has ended this listing; list again")));
     }
@@ -466,10 +477,11 @@ void Admin::list_disks(const Tenant& tenant, std::uint64_t listing, std::uint64_
       item["tier"] = "disk";
       value["objects"].append(item);
     }
-    value["cursor"] = found->more ? text_of(ListCursor{.pool = page + 1, .listing = listing}) : "";
+    value["cursor"] =
+        found->more ? text_of(ListCursor{.pool = id.page + 1, .listing = id.listing}) : "";
     done(text_of(value));
   };
-  at_.tiered_pools->next_page(tenant, listing, limit, now_ns(), answer);
+  at_.tiered_pools->next_page(tenant, id, limit, now_ns(), answer);
 }
 
 Json::Value Admin::segment(const Tenant& tenant) {

@@ -61,8 +61,8 @@ class Admin {
   void answer_about_keys(const Json::Value& request, std::string_view text,
                          const PeerCredentials& peer, const Cluster::Answer& done);
   void list(const Tenant& tenant, const Json::Value& request, const Cluster::Answer& done);
-  void list_disks(const Tenant& tenant, std::uint64_t listing, std::uint64_t page,
-                  std::size_t limit, const Cluster::Answer& done);
+  void list_disks(const Tenant& tenant, DiskListings::PageId id, std::size_t limit,
+                  const Cluster::Answer& done);
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
   Json::Value waits_for(const Tenant& tenant);

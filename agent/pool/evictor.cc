@@ -26,12 +26,17 @@ constexpr std::uint64_t kAdoptedAtOnce = 32;
 
 bool Evictor::make_capacity(std::uint64_t bytes) {
   if (bytes > capacity_bytes_) return false;
-  while (!fits(bytes)) {
+  while (live_.bytes() + bytes > limit_bytes_) {
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
     evict_forgotten(victim, EvictionReason::kCapacity);
   }
   return true;
+}
+
+void Evictor::set_capacity(std::uint64_t bytes) {
+  capacity_bytes_ = bytes;
+  limit_bytes_ = demotion_ == nullptr ? bytes : std::max(bytes, live_.bytes());
 }
 
 void Evictor::fit_capacity(std::uint64_t most) {
@@ -40,6 +45,7 @@ void Evictor::fit_capacity(std::uint64_t most) {
     if (victim == kNoEntry) return;
     evict_forgotten(victim, EvictionReason::kCapacity, Bytes::kPaced);
   }
+  limit_bytes_ = std::max(capacity_bytes_, std::min(limit_bytes_, live_.bytes()));
 }
 
 bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length) {
@@ -47,7 +53,7 @@ bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::u
     // Looked up every time: eviction may take the object that is about to be replaced.
     const auto replaced = index_.find(key, hash);
     const std::uint64_t leaving = replaced ? index_.entry(*replaced).length.load_relaxed() : 0;
-    if (live_.bytes() - leaving + length <= capacity_bytes_) return true;
+    if (live_.bytes() - leaving + length <= limit_bytes_) return true;
     const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
     evict_forgotten(victim, EvictionReason::kCapacity);
@@ -78,10 +84,11 @@ void Evictor::keep_headroom(bool shrinking) {
 
 bool Evictor::evict_held() {
   if (demotion_ == nullptr || !demotion_->takes_objects()) return false;
+  if (pool_.growing()) return true;
   const std::uint64_t headroom = headroom_bytes();
   for (std::uint64_t left = kFurther; left > 0; --left) {
-    if (limbo_.bytes() + limbo_.held_bytes() >= headroom) return true;
-    if (evict_batch(1) == 0) return left < kFurther;
+    if (limbo_.bytes() + limbo_.held_bytes() >= headroom || !demotion_->keeps_up()) return true;
+    if (evict_batch(1, EvictionReason::kRoom, Bytes::kPaced) == 0) return left < kFurther;
   }
   return true;
 }

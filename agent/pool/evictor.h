@@ -29,13 +29,14 @@ class Evictor {
         limbo_(limbo),
         departures_(departures),
         counters_(counters),
-        capacity_bytes_(capacity_bytes) {}
+        capacity_bytes_(capacity_bytes),
+        limit_bytes_(capacity_bytes) {}
 
   // Null: evicted objects are lost.
   void set_demotion(Demotion* demotion) { demotion_ = demotion; }
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
   // A lower capacity evicts objects with the next calls of fit_capacity().
-  void set_capacity(std::uint64_t bytes) { capacity_bytes_ = bytes; }
+  void set_capacity(std::uint64_t bytes);
   // Evicts up to this many objects beyond the capacity, no faster than a demotion takes them.
   void fit_capacity(std::uint64_t most);
   bool fits(std::uint64_t bytes) const { return live_.bytes() + bytes <= capacity_bytes_; }
@@ -83,6 +84,9 @@ class Evictor {
   StoreCounters& counters_;
   Demotion* demotion_ = nullptr;
   std::uint64_t capacity_bytes_;
+  // The capacity; while a demotion takes the objects beyond a lowered capacity, what is left of the earlier one. A
+  // put evicts objects beyond the limit at once.
+  std::uint64_t limit_bytes_;
   std::uint64_t reservations_ = 0;  // since the last keep_headroom()
   std::uint64_t gone_bytes_ = 0;    // of evicted objects that no demotion holds
 };

@@ -36,8 +36,7 @@ bool Shrinker::step() {
     if (mover_.move_some(id, budget_bytes) == Mover::Step::kNoRoom) {
       // Hard pins are never evicted: the shrink waits until there is room.
       if (key_field(index_.entry(id)).pin == MC_PIN_HARD) continue;
-      worked = true;
-      if (!evictor_.demotion_keeps_up()) break;  // the next step comes soon
+      if (!evictor_.demotion_keeps_up()) break;
       evictor_.evict(id, EvictionReason::kShrink, Evictor::Bytes::kPaced);
     }
     worked = true;

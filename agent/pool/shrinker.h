@@ -23,8 +23,8 @@ class Shrinker {
   // Changes the pool's size. A smaller pool shrinks with the next steps.
   void resize(std::uint64_t pool_bytes);
   // Looks at 128 objects or moves 512 KiB, at most. Returns true if the next step can follow at once.
-  // False: the shrink is over, or waits for readers, for a reservation or for the system to take pages
-  // back.
+  // False: the shrink is over, or waits for readers, for a reservation, for disks, or for the system to take
+  // pages back.
   bool step();
   bool active() const { return active_; }
 

@@ -60,7 +60,8 @@ bool Demoter::begin(TieredPool& pool, const Demotion::Leaving& object, std::uint
                 .parent_hash = parent ? log_.hash_of(pool.object(index.key_of(*parent))) : 0,
                 .pool_parent = parent_hash,
                 .group = attribute_field(entry).group,
-                .soon = on_the_way > room / 2},
+                .soon = on_the_way > room / 2,
+                .paced = object.paced},
                pool.pieces(object.entry, length));
   if (!ticket) return lose(name, lost_by(ticket.error()));
   MC_FAILPOINT("demote.after_put");

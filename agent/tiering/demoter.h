@@ -9,6 +9,7 @@
 // Trusts: its caller.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -39,8 +40,11 @@ class Demoter {
 
   // See Demotion::begin().
   bool begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns);
-  // See Demotion::keeps_up(). The disks are kept busy, and the log takes further objects.
-  bool keeps_up() const { return counters_.on_the_way_bytes < kPacedBytes; }
+  // See Demotion::keeps_up(). So many bytes keep each disk busy.
+  bool keeps_up() const {
+    return !log_.will_take_puts() &&
+           counters_.on_the_way_bytes < kPacedBytes * std::max<std::uint64_t>(log_.disk_count(), 1);
+  }
   // Returns false if the ticket is of other work.
   bool end(const tier::LogEnd& end);
   // The entry of an object on its way, or kNoEntry.
@@ -56,6 +60,7 @@ class Demoter {
   // nothing at the end.
   std::optional<std::uint64_t> walk(const TieredPool& pool, std::uint64_t from, std::size_t most,
                                     const LocalDisks::Keys::Visit& visit) const;
+  std::size_t on_the_way() const { return by_ticket_.size(); }
   const Counters& counters() const { return counters_; }
 
  private:

@@ -8,7 +8,7 @@ DiskKeys::Next DiskKeys::go_on(const Visit& visit) {
   if (on_the_way_) {
     on_the_way_ = demoter_.walk(pool_, *on_the_way_, kOnTheWayAtOnce,
                                 [&](const SharedObject& object, std::string_view key) {
-                                  visited_.emplace(key);
+                                  if (want_keys_) visited_.insert(hash_of(key));
                                   visit(object, key);
                                 });
     return Next::kMore;
@@ -44,7 +44,7 @@ void DiskKeys::look_at(const tier::KeyWalk::Object& object, const Visit& visit) 
       pool_.object(object.key).given != entry.key()) {
     return;
   }
-  if (!visited_.empty() && visited_.contains(std::string(object.key))) return;
+  if (!visited_.empty() && visited_.contains(hash_of(object.key))) return;
   visit(shared_object(entry.key(), entry.version, entry.length, entry.marks), object.key);
 }
 

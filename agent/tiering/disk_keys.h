@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "agent/tier/log/log.h"
@@ -31,12 +31,14 @@ class DiskKeys final : public LocalDisks::Keys {
  private:
   Next go_on_without_keys(const Visit& visit);
   void look_at(const tier::KeyWalk::Object& object, const Visit& visit) const;
+  // From the secret of the tier.
+  std::uint64_t hash_of(std::string_view key) const { return log_.hash_of(pool_.object(key)); }
 
   const tier::Log& log_;
   const Demoter& demoter_;
   const TieredPool& pool_;
   std::optional<std::uint64_t> on_the_way_ = 0;  // position; nothing: all were visited
-  std::unordered_set<std::string> visited_;      // keys of objects that were on their way
+  std::unordered_set<std::uint64_t> visited_;    // hash_of() objects that were on their way
   const bool want_keys_;
   std::uint32_t next_entry_ = 0;  // without keys: of the log
   bool begun_ = false;

@@ -13,33 +13,41 @@ constexpr std::uint64_t kListingPauseNs = 1'000'000;  // while all listings wait
 
 }  // namespace
 
-std::uint64_t DiskListings::begin(const TieredPool& pool, std::string prefix,
-                                  std::uint64_t since_sequence, std::uint64_t now_ns) {
+std::optional<std::uint64_t> DiskListings::begin(const TieredPool& pool, std::string prefix,
+                                                 std::uint64_t since_sequence,
+                                                 std::uint64_t now_ns) {
   if (listings_.size() >= kMost) {
-    const auto oldest = std::min_element(listings_.begin(), listings_.end(),
-                                         [](const auto& left, const auto& right) {
-                                           return left.second.used_ns < right.second.used_ns;
-                                         });
-    if (oldest->second.done) oldest->second.done(std::nullopt);
+    const auto age = [](const auto& listing) {
+      return listing.second.done ? UINT64_MAX : listing.second.used_ns;
+    };
+    const auto oldest = std::min_element(
+        listings_.begin(), listings_.end(),
+        [&](const auto& left, const auto& right) { return age(left) < age(right); });
+    if (oldest->second.done) return std::nullopt;
     listings_.erase(oldest);
   }
-  listings_.emplace(next_number_, Listing{.pool = &pool,
-                                          .prefix = std::move(prefix),
-                                          .since_sequence = since_sequence,
-                                          .keys = DiskKeys(log_, demoter_, pool, true),
-                                          .used_ns = now_ns});
-  return next_number_++;
+  // A client may ask an agent that has started again: no two agents of a host begin with the same number.
+  const std::uint64_t number = std::max(next_number_, now_ns);
+  next_number_ = number + 1;
+  listings_.emplace(number, Listing{.pool = &pool,
+                                    .prefix = std::move(prefix),
+                                    .since_sequence = since_sequence,
+                                    .keys = DiskKeys(log_, demoter_, pool, true),
+                                    .used_ns = now_ns});
+  return number;
 }
 
-void DiskListings::next_page(const TieredPool& pool, std::uint64_t number, std::size_t limit,
+void DiskListings::next_page(const TieredPool& pool, PageId id, std::size_t limit,
                              std::uint64_t now_ns, Done done) {
-  const auto listing = listings_.find(number);
-  if (listing == listings_.end() || listing->second.pool != &pool || listing->second.done) {
+  const auto found = listings_.find(id.listing);
+  if (found == listings_.end() || found->second.pool != &pool || found->second.page != id.page) {
     return done(std::nullopt);
   }
-  listing->second.limit = limit;
-  listing->second.done = std::move(done);
-  listing->second.used_ns = now_ns;
+  Listing& listing = found->second;
+  // The client has asked again.
+  if (Done before = std::exchange(listing.done, std::move(done))) before(std::nullopt);
+  listing.limit = limit;
+  listing.used_ns = now_ns;
   next_ns_ = 0;
 }
 
@@ -93,6 +101,7 @@ void DiskListings::advance(std::uint64_t now_ns) {
         pages.emplace_back(std::exchange(listing.done, {}), page_of(listing));
         ends = !pages.back().second.more;
         listing.used_ns = now_ns;
+        ++listing.page;
       }
     }
     at = ends ? listings_.erase(at) : std::next(at);

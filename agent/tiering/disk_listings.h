@@ -29,7 +29,13 @@ class DiskListings {
     std::vector<Object> objects;
     bool more = false;
   };
-  // Nothing: the listing has ended, because others have begun or because nobody asked for a page.
+  // A listing, and the number of its next page, from 0 on.
+  struct PageId {
+    std::uint64_t listing = 0;
+    std::uint64_t page = 0;
+  };
+  // Nothing: the listing has ended, because others have begun or because nobody asked for a page; or this is
+  // not its next page; or somebody has asked for the page again.
   using Done = std::function<void(std::optional<Page>)>;
   static constexpr std::size_t kMost =
       16;  // listings; then the one that was used least recently ends
@@ -37,13 +43,13 @@ class DiskListings {
 
   DiskListings(const tier::Log& log, const Demoter& demoter) : log_(log), demoter_(demoter) {}
 
-  // The number of the listing. since_sequence: the pool's next sequence when the pool was listed first. The pool's
-  // pages have named the objects in entries with lower ones.
-  std::uint64_t begin(const TieredPool& pool, std::string prefix, std::uint64_t since_sequence,
-                      std::uint64_t now_ns);
-  // done: called from advance(), or at once if there is no such listing.
-  void next_page(const TieredPool& pool, std::uint64_t number, std::size_t limit,
-                 std::uint64_t now_ns, Done done);
+  // The number of the listing; nothing if kMost listings are being read. since_sequence: the pool's next sequence
+  // when the pool was listed first. The pool's pages have named the objects in entries with lower ones.
+  std::optional<std::uint64_t> begin(const TieredPool& pool, std::string prefix,
+                                     std::uint64_t since_sequence, std::uint64_t now_ns);
+  // done: called from advance(), or at once if there is no such page.
+  void next_page(const TieredPool& pool, PageId id, std::size_t limit, std::uint64_t now_ns,
+                 Done done);
   void advance(std::uint64_t now_ns);
   std::uint64_t next_ns() const { return next_ns_; }
 
@@ -55,6 +61,7 @@ class DiskListings {
     DiskKeys keys;
     std::deque<Object> found = {};
     bool over = false;
+    std::uint64_t page = 0;  // the next one
     std::uint64_t used_ns = 0;
     std::size_t limit = 0;
     Done done = {};  // of the page that a client waits for

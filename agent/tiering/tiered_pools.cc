@@ -262,13 +262,45 @@ void TieredPools::tell_dropped() {
 }
 
 bool TieredPools::write_pools() {
-  if (!log_.takes_puts()) return false;
+  if (!before_writing_) before_writing_ = demoter_.counters();
+  if (!log_.takes_puts()) return log_.will_take_puts();
   for (const auto& [tenant, pool] : pools_) {
     ObjectStore& store = pool->store();
     const std::uint64_t all = store.pool().reserved_bytes();
     if (store.evict_towards(all) == ObjectStore::Evicting::kMore) return true;
+    if (end_some_pins(*pool)) return true;
   }
   return demoter_.counters().on_the_way_bytes > 0;
+}
+
+// Returns false when no entry is left.
+bool TieredPools::end_some_pins(Pool& pool) {
+  constexpr std::uint32_t kEntriesAtOnce = 1024;
+  ObjectStore& store = pool.store();
+  ObjectIndex& index = store.index();
+  const auto end = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(index.entry_count(), pool.next_unpinned + kEntriesAtOnce));
+  const bool more = pool.next_unpinned < end;
+  for (; pool.next_unpinned < end; ++pool.next_unpinned) {
+    const shm::Entry& entry = index.entry(pool.next_unpinned);
+    if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
+    if (key_field(entry).pin != MC_PIN_HARD) continue;
+    static_cast<void>(store.set_pin(index.key_of(pool.next_unpinned), MC_PIN_NONE, 0));
+  }
+  return more;
+}
+
+TieredPools::Written TieredPools::written() const {
+  const auto lost = [](const Demoter::Counters& counters) {
+    return counters.busy + counters.saving + counters.too_large + counters.no_disk +
+           counters.failed + counters.stripes;
+  };
+  const Demoter::Counters& now = demoter_.counters();
+  const Demoter::Counters before = before_writing_.value_or(now);
+  Written written{.objects = now.objects - before.objects, .lost = lost(now) - lost(before)};
+  for (const auto& [tenant, pool] : pools_) written.left += pool->store().live_count();
+  written.left += demoter_.on_the_way();
+  return written;
 }
 
 bool TieredPools::advance(std::uint64_t now_ns) {

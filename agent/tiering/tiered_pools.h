@@ -58,19 +58,24 @@ class TieredPools final : public LocalDisks {
     return std::make_unique<DiskKeys>(log_, demoter_, pool_of(tenant), want_keys);
   }
   // Listings of a tenant: DiskListings::begin() and DiskListings::next_page().
-  std::uint64_t begin_listing(const Tenant& tenant, std::string prefix,
-                              std::uint64_t since_sequence, std::uint64_t now_ns) {
+  std::optional<std::uint64_t> begin_listing(const Tenant& tenant, std::string prefix,
+                                             std::uint64_t since_sequence, std::uint64_t now_ns) {
     return listings_.begin(pool_of(tenant), std::move(prefix), since_sequence, now_ns);
   }
-  void next_page(const Tenant& tenant, std::uint64_t listing, std::size_t limit,
+  void next_page(const Tenant& tenant, DiskListings::PageId id, std::size_t limit,
                  std::uint64_t now_ns, DiskListings::Done done) {
     new_work_ = true;
-    listings_.next_page(pool_of(tenant), listing, limit, now_ns, std::move(done));
+    listings_.next_page(pool_of(tenant), id, limit, now_ns, std::move(done));
   }
   bool recovering() const override { return log_.recovering(); }
-  // Before the agent's end: evicts objects of the pools, no faster than the disks take them. A bounded step.
-  // Returns false when no object is left that a disk takes.
+  // Before the agent's end: evicts objects of the pools, no faster than the disks take them, then also those with
+  // a hard pin. A bounded step. Returns false when no object is left that a disk takes.
   bool write_pools();
+  // Since the first call of write_pools(). lost: evicted, but on no disk. left: in the pools or on their way.
+  struct Written {
+    std::uint64_t objects = 0, lost = 0, left = 0;
+  };
+  Written written() const;
   // Takes what the log has done, and goes on with the reads. Returns true if a request may be over.
   bool advance(std::uint64_t now_ns);
   // When advance() or the log has work that no disk announces; UINT64_MAX: never.
@@ -87,6 +92,7 @@ class TieredPools final : public LocalDisks {
     bool takes_objects() const override { return pools.log_.takes_puts(); }
     bool keeps_up() const override { return pools.demoter_.keeps_up(); }
     TieredPools& pools;
+    std::uint32_t next_unpinned = 0;  // entry of write_pools()
   };
   struct Removal {
     std::shared_ptr<RemoteRequest> request;
@@ -106,6 +112,7 @@ class TieredPools final : public LocalDisks {
   };
 
   Pool& pool_of(const Tenant& tenant) const { return *pools_.at(&tenant); }
+  static bool end_some_pins(Pool& pool);
   void remove(Pool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item);
   void end_removal(const tier::LogEnd& end);
   bool begin(Drop& drop);
@@ -129,6 +136,7 @@ class TieredPools final : public LocalDisks {
   std::unordered_multimap<std::uint64_t, Drop> drops_behind_puts_;
   std::vector<tier::LogEnd> ends_;
   std::vector<tier::Dropped> dropped_;
+  std::optional<Demoter::Counters> before_writing_;  // of write_pools()
   bool settled_ = false;
   bool new_work_ = false;
   std::uint64_t now_ns_;

@@ -55,9 +55,10 @@ std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_b
 }
 
 Failure too_little(const Evicted& evicted) {
-  const std::string so_far = fmt::format(
-      "{} bytes are free after {} evictions, {} wait for readers", format_count(evicted.free_bytes),
-      format_count(evicted.objects), format_bytes(evicted.waiting_bytes));
+  const std::string so_far =
+      fmt::format("{} bytes are free after {} evictions, {} wait for readers or disks",
+                  format_count(evicted.free_bytes), format_count(evicted.objects),
+                  format_bytes(evicted.waiting_bytes));
   if (!evicted.exhausted)
     return {so_far + ", and clients fill the pool meanwhile", "the verb again"};
   return {so_far + ", and no other object can be evicted",
@@ -90,7 +91,8 @@ void run_evict(Context& context, const EvictOptions& options) {
   fmt::print("evicted {} objects, {}; {} free\n", format_count(evicted->objects),
              format_bytes(evicted->bytes), format_bytes(evicted->free_bytes));
   if (evicted->waiting_bytes != 0) {
-    fmt::print("{} more when their readers release them\n", format_bytes(evicted->waiting_bytes));
+    fmt::print("{} more when readers, or the disks of the tier, release them\n",
+               format_bytes(evicted->waiting_bytes));
   }
 }
 

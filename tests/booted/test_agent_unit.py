@@ -153,7 +153,10 @@ def test_objects_stay_on_a_disk_through_a_stop(agent, place, settings):
         agent.do("start")
         until(lambda: not json.loads(run("mcctl", "status", "--json"))["tier"]["recovering"])
         check_objects()
-        assert any("pools_written objects_left=0" in one["MESSAGE"] for one in agent.journal())
+        assert any(
+            f"pools_written objects={len(OBJECTS)} lost=0 left=0" in one["MESSAGE"]
+            for one in agent.journal()
+        )
     finally:
         agent.do("stop")
         (folder / "mc.tier").unlink(missing_ok=True)

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,15 +20,22 @@ class DiskListingsTest : public TieredRig {
  protected:
   std::uint64_t next_sequence() { return store().index().header().next_sequence.load_relaxed(); }
   std::uint64_t begin_listing(const std::string& prefix = "") {
-    return pools_->begin_listing(*tenant_, prefix, next_sequence(), rig_.now_ns());
+    return pools_->begin_listing(*tenant_, prefix, next_sequence(), rig_.now_ns()).value_or(0);
   }
-  std::optional<DiskListings::Page> next_page(std::uint64_t listing, std::size_t limit = 7) {
-    std::optional<std::optional<DiskListings::Page>> answer;
-    pools_->next_page(*tenant_, listing, limit, rig_.now_ns(),
+  using Answer = std::optional<std::optional<DiskListings::Page>>;
+  void ask(DiskListings::PageId id, std::size_t limit, Answer& answer) {
+    pools_->next_page(*tenant_, id, limit, rig_.now_ns(),
                       [&](std::optional<DiskListings::Page> page) { answer = std::move(page); });
+  }
+  std::optional<DiskListings::Page> page_of(DiskListings::PageId id, std::size_t limit = 7) {
+    Answer answer;
+    ask(id, limit, answer);
     for (int i = 0; i < 100'000 && !answer; ++i) turn();
     EXPECT_TRUE(answer);
     return answer.value_or(std::nullopt);
+  }
+  std::optional<DiskListings::Page> next_page(std::uint64_t listing, std::size_t limit = 7) {
+    return page_of({listing, pages_[listing]++}, limit);
   }
   std::multiset<std::string> rest_of(std::uint64_t listing, std::size_t limit = 7) {
     std::multiset<std::string> keys;
@@ -55,6 +63,8 @@ class DiskListingsTest : public TieredRig {
     }
     return keys;
   }
+
+  std::map<std::uint64_t, std::uint64_t> pages_;  // of each listing, that were asked for
 };
 
 TEST_F(DiskListingsTest, EachObjectOnADiskOrOnItsWayComesOnce) {
@@ -108,6 +118,41 @@ TEST_F(DiskListingsTest, AListingOfWhichNobodyAsksForAPageEnds) {
   ASSERT_TRUE(next_page(listing));
   pools_->advance(rig_.now_ns() + DiskListings::kIdleNs + 1);
   EXPECT_FALSE(next_page(listing));
+}
+
+TEST_F(DiskListingsTest, AnAnswerIsTheNextPageOrNone) {
+  put_on_disk("a/", 20);
+  const std::uint64_t listing = begin_listing();
+  EXPECT_FALSE(page_of({listing, 1}));
+  const auto first = page_of({listing, 0});
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(page_of({listing, 0})) << "its objects have left the listing";
+  EXPECT_TRUE(page_of({listing, 1}));
+}
+
+TEST_F(DiskListingsTest, ARequestThatIsRepeatedGetsThePage) {
+  put_on_disk("a/", 20);
+  const std::uint64_t listing = begin_listing();
+  Answer before;
+  ask({listing, 0}, 7, before);
+  const auto page = page_of({listing, 0});
+  ASSERT_TRUE(before && page);
+  EXPECT_FALSE(*before);
+  EXPECT_EQ(page->objects.size(), 7u);
+}
+
+TEST_F(DiskListingsTest, ListingsThatAreBeingReadEndForNoOther) {
+  put_on_disk("a/", 20);
+  std::vector<std::uint64_t> listings;
+  std::vector<Answer> answers(DiskListings::kMost);
+  for (std::size_t i = 0; i < DiskListings::kMost; ++i) {
+    listings.push_back(begin_listing());
+    ask({listings.back(), 0}, 7, answers[i]);
+  }
+  EXPECT_EQ(begin_listing(), 0u);
+  for (int i = 0; i < 100'000 && !answers.back(); ++i) turn();
+  for (const Answer& answer : answers) EXPECT_TRUE(answer && *answer);
+  EXPECT_NE(begin_listing(), 0u);
 }
 
 TEST_F(DiskListingsTest, AListingWaitsForTheRecovery) {

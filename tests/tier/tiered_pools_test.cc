@@ -523,5 +523,58 @@ TEST(Admission, SavesAnHourAndTakesUsedObjectsWithTheLastHalf) {
   EXPECT_TRUE(Admission(0, 0, 0).admits(false, UINT64_MAX, 0)) << "there is no plan";
 }
 
+// ---- The end of the agent
+
+TEST_F(TieredPoolsTest, AStopDuringTheRecoveryWaitsForTheDisks) {
+  put("earlier", 1);
+  evict("earlier");
+  settle();
+  pools_.reset();
+  rig_.kill();
+  open();
+  ASSERT_TRUE(pools_->recovering());
+  for (int i = 0; i < 20; ++i) put("key-" + std::to_string(i), 1);
+  EXPECT_TRUE(pools_->write_pools());
+  EXPECT_EQ(store().live_count(), 20u) << "no disk takes objects yet";
+  int turns = 0;
+  for (; turns < 100'000 && pools_->write_pools(); ++turns) turn();
+  EXPECT_LT(turns, 100'000);
+  EXPECT_EQ(pools_->written().objects, 20u);
+  EXPECT_EQ(pools_->written().lost + pools_->written().left, 0u);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(on_disk("key-" + std::to_string(i))) << i;
+}
+
+TEST_F(TieredPoolsTest, AStopWritesObjectsWithAHardPinToo) {
+  put("pinned", 1);
+  put("other", 1);
+  ASSERT_TRUE(store().set_pin("pinned", MC_PIN_HARD, 0));
+  for (int i = 0; i < 100'000 && pools_->write_pools(); ++i) turn();
+  EXPECT_TRUE(on_disk("pinned") && on_disk("other"));
+  EXPECT_EQ(pools_->written().left, 0u);
+}
+
+TEST_F(TieredPoolsTest, AStopEndsWithoutADisk) {
+  put("key", 1);
+  rig_.disk().vanish();
+  put("other", 1);
+  evict("other");
+  settle();
+  int turns = 0;
+  for (; turns < 100'000 && pools_->write_pools(); ++turns) turn();
+  EXPECT_LT(turns, 100'000);
+  EXPECT_EQ(pools_->written().left, 1u);
+}
+
+TEST_F(TieredPoolsTest, APutBesideALoweredCapacityEvictsLittle) {
+  for (int i = 0; i < 60; ++i) put("key-" + std::to_string(i), 1);
+  store().set_capacity(kObjectBytes);
+  put("after", 1);
+  EXPECT_GT(store().live_count(), 50u);
+  for (int i = 0; i < 100'000 && store().live_count() > 1; ++i) turn();
+  settle();
+  EXPECT_EQ(store().live_bytes(), kObjectBytes);
+  EXPECT_EQ(pools_->demotions().busy, 0u);
+}
+
 }  // namespace
 }  // namespace mc::agent

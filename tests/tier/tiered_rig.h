@@ -125,7 +125,7 @@ class TieredRig : public ::testing::Test {
   }
   void evict_oldest() {
     store().set_capacity(store().live_bytes() - 1);
-    ASSERT_TRUE(store().make_room(0));
+    ASSERT_TRUE(store().make_room(1));
     store().set_capacity(Evictor::kUnlimited);
   }
 

@@ -221,10 +221,10 @@ class IndexWalks::Removal : public Walk {
   }
   void remove(const SharedObject& object) {
     LocalDisks& disks = *tenant_.disks();
-    // The pool's object of the same put is visited by itself.
     const std::uint32_t entry = tenant_.find(object.name);
     const bool in_pool = entry != kNoEntry && tenant_.book().row(entry).version == object.version;
-    const bool is_there = !in_pool && disks.version_of(object.name) == object.version;
+    if (in_pool) return remove(entry);  // and from the disks
+    const bool is_there = disks.version_of(object.name) == object.version;
     ++drops_->open;
     disks.drop(object.name, object.version, ended());
     if (!is_there) return;  // visited twice, or replaced
@@ -409,10 +409,11 @@ void IndexWalks::turn(std::uint64_t now_ns) {
     walks_.push_back(std::move(walks_.front()));
     walks_.pop_front();
   }
-  waiting_ = next == Walk::Next::kWaits ? waiting_ + 1 : 0;
-  resting_ = next == Walk::Next::kWaitsForDisks ? resting_ + 1 : 0;
+  const bool for_disks = next == Walk::Next::kWaitsForDisks;
+  waiting_ = for_disks || next == Walk::Next::kWaits ? waiting_ + 1 : 0;
+  for_disks_ = for_disks ? for_disks_ + 1 : 0;
   const auto all = [this](std::size_t turns) { return turns > 0 && turns >= walks_.size(); };
-  next_turn_ns_ = mc::now_ns() + (all(resting_)   ? kDiskPauseNs
+  next_turn_ns_ = mc::now_ns() + (all(for_disks_) ? kDiskPauseNs
                                   : all(waiting_) ? kMatchPauseNs
                                                   : kPauseNs);
 }

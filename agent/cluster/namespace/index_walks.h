@@ -65,7 +65,7 @@ class IndexWalks {
   // When turn() has work; UINT64_MAX: never.
   std::uint64_t next_ns() const {
     if (walks_.empty()) return UINT64_MAX;
-    return resting_ >= walks_.size() ? next_turn_ns_ : 0;
+    return for_disks_ >= walks_.size() ? next_turn_ns_ : 0;
   }
 
  private:
@@ -80,8 +80,8 @@ class IndexWalks {
 
   KeyMatcher matcher_;
   std::deque<std::unique_ptr<Walk>> walks_;  // the front has the next turn
-  std::size_t waiting_ = 0;  // the last turns in a row that waited for the KeyMatcher
-  std::size_t resting_ = 0;  // the last turns in a row that waited for disks
+  std::size_t waiting_ = 0;  // the last turns in a row that waited for the KeyMatcher or for disks
+  std::size_t for_disks_ = 0;  // the last turns in a row that waited for disks
   std::uint64_t next_turn_ns_ = 0;
 };
 

@@ -8,7 +8,8 @@
 namespace mc::tier {
 
 KeyWalk::Next KeyWalk::go_on(const Visit& visit) {
-  if (disk_.failed() || disk_.must_empty() || disk_.geometry().life != life_) return Next::kOver;
+  if (disk_.failed() || disk_.geometry().life != life_) return Next::kOver;
+  if (disk_.must_empty()) return Next::kWaits;
   switch (phase_) {
     case Phase::kCollecting:
       return collect();

@@ -428,7 +428,7 @@ DiskLog* Log::log_of(std::uint32_t disk) const {
 
 // A later version goes to the disk of the earlier one, behind its removal: there the removal is durable
 // before the later version is.
-tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header,
+tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header, bool paced,
                                                    const std::vector<Slot*>& holders) {
   Slot* best = nullptr;
   Refusal refusal = Refusal::kUnavailable;
@@ -439,7 +439,7 @@ tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header,
     if (elsewhere) continue;
     if (header.length > largest_object(slot.log->superblock().segment_bytes, header.key_bytes)) {
       if (refusal == Refusal::kUnavailable) refusal = Refusal::kTooLarge;
-    } else if (!slot.log->has_room_for(header)) {
+    } else if (!paced && !slot.log->has_room_for(header)) {
       refusal = Refusal::kBusy;
     } else if (best == nullptr || slot.log->time_for(header.record_bytes()) <
                                       best->log->time_for(header.record_bytes())) {
@@ -448,6 +448,12 @@ tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header,
   }
   if (best == nullptr) return tl::make_unexpected(refusal);
   return best;
+}
+
+bool Log::will_take_puts() const {
+  return !settled_ && std::ranges::any_of(slots_, [](const Slot& slot) {
+    return slot.state != DiskState::kRefused && slot.state != DiskState::kFailed;
+  });
 }
 
 tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
@@ -475,7 +481,7 @@ tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,
                    .parent_hash = object.parent_hash,
                    .pool_parent = object.pool_parent};
   const std::vector<Slot*> holders = holders_of(key);
-  const auto chosen = choose(record.header, holders);
+  const auto chosen = choose(record.header, object.paced, holders);
   if (!chosen) return tl::make_unexpected(chosen.error());
   Slot* const slot = *chosen;
   // An earlier version must not come back if this one leaves first.

@@ -50,6 +50,8 @@ struct NewObject {
   std::uint64_t pool_parent = 0;  // hash of the parent for the caller; 0: none
   std::uint32_t group = 0;
   bool soon = false;  // wait for no further records, since the memory of the pieces is short
+  // The caller bounds the bytes that wait, and the log takes them all.
+  bool paced = false;
 };
 
 enum class DiskState : std::uint8_t { kOpening, kRecovering, kServing, kRefused, kFailed };
@@ -140,6 +142,8 @@ class Log {
   }
   // Puts are accepted: a disk serves, and the disks agree about the removals.
   bool takes_puts() const { return takes_puts_; }
+  // Not yet: the disks are still being read, or do not agree yet.
+  bool will_take_puts() const;
   std::size_t disk_count() const { return slots_.size(); }
   // To all disks, with copies of the cleaner and all else.
   std::uint64_t written_bytes() const;
@@ -214,7 +218,7 @@ class Log {
   void acknowledge();
   bool run_is_durable() const;
   void watch(Slot& slot);
-  tl::expected<Slot*, Refusal> choose(const RecordHeader& header,
+  tl::expected<Slot*, Refusal> choose(const RecordHeader& header, bool paced,
                                       const std::vector<Slot*>& holders);
   DiskLog* log_of(std::uint32_t disk) const;
   bool disk_serves(const TierEntry& entry) const;

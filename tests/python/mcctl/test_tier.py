@@ -110,19 +110,16 @@ def test_listings_and_removals_by_pattern_concern_the_objects_on_disks(make_agen
         names = list(client.keys("key-"))
         assert len(set(names)) == len(names) > 400
         assert client.exists_batch(names) == [True] * len(names)
-        # Objects that come back into the pool are listed once.
+        # Objects come back into the pool.
         for name in names[:50]:
             client.get(name)
             client.get(name)
-        for cursor in ("1.2.3", "x", "99999999999999999999", "4294967296.0.0", "..", 7):
-            question = {"verb": "ls", "namespace": "default", "cursor": cursor}
-            if cursor == "1.2.3":
-                with pytest.raises(mckv.BusyError):
-                    client.ask(question)
-            else:
-                assert client.ask(question)["cursor"]
-        again = list(client.keys())
-        assert len(set(again)) == len(again)
+        for cursor in ("1.2.3", "x", "99999999999999999999", "1.2", "1.2.3.4", "..", 7):
+            error = mckv.BusyError if cursor == "1.2.3" else mckv.InvalidArgumentError
+            with pytest.raises(error):
+                client.ask({"verb": "ls", "namespace": "default", "cursor": cursor})
+        # Objects that move meanwhile may come twice.
+        assert len(set(client.keys())) >= len(names)
     lines = mcctl("ls", "--keys", agent=agent.socket)
     assert lines.returncode == 0 and len(lines.stdout.split()) > 400
     agent.end(signal.SIGTERM)

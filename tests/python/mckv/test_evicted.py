@@ -35,18 +35,23 @@ def ready(agent):
     until(lambda: all(disk["serving"] for disk in tier_of(agent)["disks"]))
 
 
-@pytest.fixture
-def agent(make_agent, tmp_path, request):
+def agent_with_a_disk(make_agent, tmp_path, **options):
     agent = make_agent(
         pool_bytes="32MiB",
         tier_paths=str(tmp_path / "disk"),
         tier_bytes="256MiB",
-        mode=getattr(request, "param", "direct"),
         isolated_allow_same_user="true",
-        tier_stop_seconds="60",
+        **options,
     )
     ready(agent)
     return agent
+
+
+@pytest.fixture
+def agent(make_agent, tmp_path, request):
+    """An agent that writes nothing at a stop."""
+    mode = getattr(request, "param", "direct")
+    return agent_with_a_disk(make_agent, tmp_path, mode=mode, tier_stop_seconds="0")
 
 
 def limbo_bytes(client):
@@ -96,7 +101,8 @@ def test_an_evicted_object_is_on_the_disk(agent):
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_objects_on_the_disk_outlive_the_agent(agent, signal_number):
+def test_the_objects_on_the_disk_outlive_the_agent(make_agent, tmp_path, signal_number):
+    agent = agent_with_a_disk(make_agent, tmp_path, tier_stop_seconds="60")
     with mckv.Client(agent.socket) as client:
         keys = fill(client)
         until(lambda: limbo_bytes(client) == 0)
@@ -113,14 +119,7 @@ def test_the_objects_on_the_disk_outlive_the_agent(agent, signal_number):
         assert len(present(client, keys)) >= OBJECTS - lost(tier_of(agent))
 
 
-def test_a_stop_without_time_for_writes_loses_the_pool(make_agent, tmp_path):
-    agent = make_agent(
-        pool_bytes="32MiB",
-        tier_paths=str(tmp_path / "disk"),
-        tier_bytes="64MiB",
-        tier_stop_seconds="0",
-    )
-    ready(agent)
+def test_a_stop_without_time_for_writes_loses_the_pool(agent):
     with mckv.Client(agent.socket) as client:
         client.put("key", b"value")
     agent.end(signal.SIGTERM)
@@ -129,6 +128,31 @@ def test_a_stop_without_time_for_writes_loses_the_pool(make_agent, tmp_path):
     with mckv.Client(agent.socket) as client:
         until(lambda: not tier_of(agent)["recovering"])
         assert not client.exists("key")
+
+
+def test_a_stop_writes_objects_with_a_hard_pin(make_agent, tmp_path):
+    agent = agent_with_a_disk(make_agent, tmp_path, tier_stop_seconds="60")
+    with mckv.Client(agent.socket) as client:
+        client.put("pinned", b"value", pin=mckv.Pin.HARD)
+        client.put("key", b"value")
+    agent.end(signal.SIGTERM)
+    agent.start()
+    ready(agent)
+    with mckv.Client(agent.socket) as client:
+        assert client.get_batch(["pinned", "key"]) == [b"value"] * 2
+
+
+def test_a_lower_capacity_loses_no_object(agent):
+    with mckv.Client(agent.socket) as client:
+        keys = [f"key-{i}" for i in range(200)]
+        for key in keys:
+            client.put(key, value_of(key))
+        client.ask({"verb": "set_capacity", "namespace": "default", "capacity_bytes": 4 << 20})
+        client.put("after", b"value")
+        until(lambda: client.ask({"verb": "status"})["namespaces"][0]["live_bytes"] <= 4 << 20)
+        until(lambda: limbo_bytes(client) == 0)
+        assert lost(tier_of(agent)) == 0
+        assert client.exists_batch(keys) == [True] * len(keys)
 
 
 @pytest.mark.parametrize("verb", [("evict", "28MiB"), ("segment", "resize", "4MiB")])

@@ -57,6 +57,7 @@ class Hosts:
             pool_bytes="16MiB",
             tier_paths=str(disk),
             tier_bytes="256MiB",
+            tier_stop_seconds="0",
             **self.common,
         )
         self.other = make(listen=f"127.0.0.1:{free_port()}", pool_bytes="64MiB", **self.common)

@@ -343,8 +343,9 @@ def _open(
             )
         logger.info("mc: a pool inside this process, which other processes do not see")
         more["config"] = {"pool_bytes": 0}
-        for option in ("huge_pages", "tier_paths", "tier_bytes"):
-            if value := options.get(f"MC_AGENT_{option.upper()}"):
+        given = {**options, **os.environ}
+        for option in ("huge_pages", "tier_paths", "tier_bytes", "tier_stop_seconds"):
+            if value := given.get(f"MC_AGENT_{option.upper()}"):
                 more["config"][option] = value
     operated = True
     if not agent:
