@@ -446,7 +446,7 @@ void Admin::list(const Tenant& tenant, const Json::Value& request, const Cluster
     item["pin"] = object.pin == MC_PIN_HARD ? "hard" : object.pin == MC_PIN_SOFT ? "soft" : "none";
     item["extents"] = object.extent_count;
     item["group"] = object.group;
-    item["tier"] = "pool";
+    if (has_disks) item["tier"] = "pool";
     value["objects"].append(item);
   }
   if (has_disks && at.pool == 0) {
