@@ -244,7 +244,7 @@ Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
 
 Status Agent::run() {
   Status status = loop_->run();
-  if (loop_->leaving()) report_writes();
+  if (leaving_ != Leaving::kNo) report_writes();
   counters_page_.write(admin_->counters_text());
   if (!keep_.load()) kept_->drop_all();
   return status;
@@ -252,14 +252,19 @@ Status Agent::run() {
 
 void Agent::stop(bool keep) {
   if (keep) keep_ = true;
-  const std::uint64_t write_ns = options_.tier_stop_seconds * (1000 * kMs);
-  const bool again = loop_->leaving() && !ends_idle_.exchange(false);
-  if (keep || tier_ == nullptr || write_ns == 0 || again) {
-    loop_->stop();
-  } else {
-    loop_->stop_after_writes(now_ns() + write_ns);
-  }
+  ++stops_;
   signal_eventfd(wake_.get());
+}
+
+// The second stop() ends the agent at once.
+void Agent::leave(Leaving why) {
+  const std::uint64_t write_ns = options_.tier_stop_seconds * (1000 * kMs);
+  if (keep_ || tier_ == nullptr || write_ns == 0 || leaving_ == Leaving::kStopped) {
+    loop_->stop();
+    return;
+  }
+  leaving_ = why;
+  loop_->stop_after_writes(now_ns() + write_ns);
 }
 
 void Agent::report_writes() const {
@@ -272,6 +277,7 @@ void Agent::report_writes() const {
 
 void Agent::on_wake() {
   drain_eventfd(wake_.get());
+  for (unsigned stops = stops_.exchange(0); stops > 0; --stops) leave(Leaving::kStopped);
   control_->adopt_embedded();
   sessions_->handle_suspicions();
   namespaces_->act_on_findings();
@@ -287,19 +293,24 @@ void Agent::every_tick(std::uint64_t now) {
   next_page_ns_ = now + kCountersPeriodNs;
   counters_page_.write(admin_->counters_text());
   // systemd waits for an agent that writes its pools.
-  ::sd_notify(0, loop_->leaving() ? "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000" : "WATCHDOG=1");
+  ::sd_notify(0,
+              leaving_ != Leaving::kNo ? "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000" : "WATCHDOG=1");
 }
 
 void Agent::end_if_idle(std::uint64_t now) {
   if (options_.end_idle_seconds == 0) return;
   const bool in_use = !sessions_->all().empty() || namespaces_->any_contribution();
   if (in_use || last_use_ns_ == 0) last_use_ns_ = now;
-  // A client has come while the pools were written.
-  if (in_use && ends_idle_.exchange(false)) loop_->stay();
-  if (loop_->leaving() || now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;
+  const bool may_stay = leaving_ == Leaving::kIdle && !tiered_pools_->writes_pins();
+  if (in_use && may_stay) {
+    leaving_ = Leaving::kNo;
+    loop_->stay();
+    tiered_pools_->stop_writing();
+  }
+  if (leaving_ != Leaving::kNo) return;
+  if (now - last_use_ns_ < options_.end_idle_seconds * (1000 * kMs)) return;
   spdlog::info("event=idle seconds={} effect=\"the agent ends\"", options_.end_idle_seconds);
-  stop();
-  ends_idle_ = true;
+  leave(Leaving::kIdle);
 }
 
 // A descriptor store that dies is restarted, and gets all descriptors again.

@@ -64,6 +64,10 @@ class Agent {
         options_(loaded_.options),
         embedded_(embedded),
         recent_events_(recent_events) {}
+  // Whether the agent writes its pools to the disks before it ends, because nobody uses the agent or because of
+  // stop().
+  enum class Leaving : std::uint8_t { kNo, kIdle, kStopped };
+
   Status lock_runtime_dir();
   Status open_descriptor_store();
   Status start(const OpenCluster& open_cluster);
@@ -73,6 +77,7 @@ class Agent {
   void build_parts(std::uint64_t started_ns);
   Status take_over(KeptDescriptors& kept, std::uint64_t started_ns);
   void on_wake();
+  void leave(Leaving why);
   void every_tick(std::uint64_t now_ns);
   void end_if_idle(std::uint64_t now_ns);
   void watch_descriptor_store();
@@ -86,7 +91,8 @@ class Agent {
   Fd lock_;
   Fd wake_;  // signalled by stop(), suspected sessions and scrubbers
   std::atomic<bool> keep_{false};
-  std::atomic<bool> ends_idle_{false};  // the agent leaves because nobody uses it
+  std::atomic<unsigned> stops_{0};  // calls of stop() that the loop has not heard of
+  Leaving leaving_ = Leaving::kNo;
   std::uint64_t next_page_ns_ = 0;
   std::uint64_t last_use_ns_ = 0;  // by a session or a contribution
 

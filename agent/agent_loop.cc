@@ -33,7 +33,7 @@ constexpr std::uint64_t kStepPause = 3;
   std::uint64_t looked_ns = now;
   last_work_ns_ = now;
   bool worked = false, requested = false;
-  for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
+  for (unsigned rounds = 1; !stop_; ++rounds) {
     namespaces_.tell_core(CoreSharing::here(), channels_.several());
     const bool served = channels_.serve(server_, now);
     if (server_.wants_turn()) server_.retry_waiting(now);
@@ -114,7 +114,7 @@ void AgentLoop::on_cluster_event() {
   if (tier_ != nullptr) {
     if (tiered_pools_->take_new_work()) schedule_tier(now);
     if (now >= next_tier_ns_) now = work_on_tier(now);
-    if (leaving() && now >= next_writes_ns_) now = write_pools(now);
+    if (leave_by_ns_ != 0 && now >= next_writes_ns_) now = write_pools(now);
   }
   if (now >= next_idle_check_ns_) {
     channels_.put_idle_to_sleep(now);
@@ -159,7 +159,7 @@ std::uint64_t AgentLoop::work_on_tier(std::uint64_t now) {
 // Returns the time.
 std::uint64_t AgentLoop::write_pools(std::uint64_t now) {
   const bool more = tiered_pools_->write_pools();
-  if (!more || now >= leave_by_ns_.load(std::memory_order_relaxed)) stop();
+  if (!more || now >= leave_by_ns_) stop();
   const std::uint64_t end_ns = now_ns();
   times_.add(LoopTimes::Cause::kTier, end_ns - now);
   next_writes_ns_ = end_ns + std::max(kRetryNs, kStepPause * (end_ns - now));
@@ -209,7 +209,7 @@ bool AgentLoop::sleep_until_event(std::uint64_t now) {
   if (tier_ != nullptr) {
     if (tiered_pools_->take_new_work()) schedule_tier(now);
     until = std::min(until, next_tier_ns_);
-    if (leaving()) until = std::min(until, next_writes_ns_);
+    if (leave_by_ns_ != 0) until = std::min(until, next_writes_ns_);
   }
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));

@@ -2,13 +2,12 @@
 //
 // The agent's loop: serves the rings of active channels while work arrives, spins for a
 //   short time, then sleeps in epoll. Periodic work has its own deadlines.
-// Threads: run() is the loop; any thread may call stop().
+// Threads: run() is the loop.
 // Owns: the loop's deadlines. The parts belong to the Agent.
 // Trusts: its parts.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -55,8 +54,8 @@ class AgentLoop {
         times_(parts.times),
         every_tick_(std::move(every_tick)) {}
 
-  // Serves until stop(), or until the agent must not serve any more. The caller of stop() must also
-  // wake the loop. Errors: MC_CLOSED if another process serves as this node.
+  // Serves until stop(), or until the agent must not serve any more. Errors: MC_CLOSED if another process serves
+  // as this node.
   Status run();
   void stop() { stop_ = true; }
   // As stop(), when the objects of the pools are on the disks of the tier, and at this time at the latest.
@@ -64,7 +63,6 @@ class AgentLoop {
   void stop_after_writes(std::uint64_t at_latest_ns) { leave_by_ns_ = at_latest_ns; }
   // Takes stop_after_writes() back.
   void stay() { leave_by_ns_ = 0; }
-  bool leaving() const { return leave_by_ns_.load(std::memory_order_relaxed) != 0; }
   // The cluster's descriptor is readable.
   void on_cluster_event();
   // A disk of the tier has ended jobs.
@@ -97,8 +95,8 @@ class AgentLoop {
   LoopTimes& times_;
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;
-  std::atomic<bool> stop_{false};
-  std::atomic<std::uint64_t> leave_by_ns_{0};  // 0: the agent stays
+  bool stop_ = false;
+  std::uint64_t leave_by_ns_ = 0;  // 0: the agent stays
   std::uint64_t next_writes_ns_ = 0;
   Status end_;
   bool woken_ = false;  // true from a sleep until the first answer

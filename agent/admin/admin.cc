@@ -423,11 +423,12 @@ void Admin::list(const Tenant& tenant, const Json::Value& request, const Cluster
   }
   const bool has_disks = tenant.on_disks && at_.tiered_pools != nullptr;
   ListCursor at{.pool = number(request, "cursor")};
-  if (has_disks) {
-    const auto given = list_cursor(word(request, "cursor"));
-    if (!given || at.pool != 0) return done(text_of(failure(MC_INVALID_ARGUMENT, kNoCursor)));
-    at = *given;
+  const std::string text = word(request, "cursor");
+  const auto given = list_cursor(text);
+  if (has_disks ? !given || at.pool != 0 : !text.empty()) {
+    return done(text_of(failure(MC_INVALID_ARGUMENT, kNoCursor)));
   }
+  if (has_disks) at = *given;
   const std::uint64_t wanted = number(request, "limit");
   std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
   // The limit shrinks so that an answer of objects with the longest keys still fits.

@@ -42,7 +42,7 @@ void Evictor::set_capacity(std::uint64_t bytes) {
 void Evictor::fit_capacity(std::uint64_t most) {
   for (; most > 0 && !fits(0) && demotion_keeps_up(); --most) {
     const std::uint32_t victim = live_.choose_victim();
-    if (victim == kNoEntry) return;
+    if (victim == kNoEntry) break;
     evict_forgotten(victim, EvictionReason::kCapacity, Bytes::kPaced);
   }
   limit_bytes_ = std::max(capacity_bytes_, std::min(limit_bytes_, live_.bytes()));

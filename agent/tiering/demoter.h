@@ -9,7 +9,6 @@
 // Trusts: its caller.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -40,10 +39,11 @@ class Demoter {
 
   // See Demotion::begin().
   bool begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns);
-  // See Demotion::keeps_up(). So many bytes keep each disk busy.
-  bool keeps_up() const {
+  // See Demotion::keeps_up(). So many bytes keep each disk busy, and leave the pool room for puts.
+  bool keeps_up(const TieredPool& pool) const {
     return !log_.will_take_puts() &&
-           counters_.on_the_way_bytes < kPacedBytes * std::max<std::uint64_t>(log_.disk_count(), 1);
+           pool.on_the_way_bytes <= pool.store().pool().reserved_bytes() / kPacedShare &&
+           counters_.on_the_way_bytes <= kPacedBytes * log_.serving_disks();
   }
   // Returns false if the ticket is of other work.
   bool end(const tier::LogEnd& end);
@@ -65,6 +65,7 @@ class Demoter {
 
  private:
   static constexpr std::uint64_t kPacedBytes = 48 << 20;
+  static constexpr std::uint64_t kPacedShare = 4;
   struct OnTheWay {
     TieredPool* pool = nullptr;
     std::uint32_t entry = kNoEntry;

@@ -264,13 +264,23 @@ void TieredPools::tell_dropped() {
 bool TieredPools::write_pools() {
   if (!before_writing_) before_writing_ = demoter_.counters();
   if (!log_.takes_puts()) return log_.will_take_puts();
-  for (const auto& [tenant, pool] : pools_) {
-    ObjectStore& store = pool->store();
+  // The pools take turns, since clients may fill one of them meanwhile.
+  for (std::size_t i = 0; i < pools_.size(); ++i) {
+    const auto turn = static_cast<std::ptrdiff_t>(next_written_++ % pools_.size());
+    ObjectStore& store = std::next(pools_.begin(), turn)->second->store();
     const std::uint64_t all = store.pool().reserved_bytes();
     if (store.evict_towards(all) == ObjectStore::Evicting::kMore) return true;
+  }
+  writes_pins_ = true;
+  for (const auto& [tenant, pool] : pools_) {
     if (end_some_pins(*pool)) return true;
   }
   return demoter_.counters().on_the_way_bytes > 0;
+}
+
+void TieredPools::stop_writing() {
+  before_writing_.reset();
+  for (const auto& [tenant, pool] : pools_) pool->next_unpinned = 0;
 }
 
 // Returns false when no entry is left.

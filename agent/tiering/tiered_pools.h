@@ -71,6 +71,10 @@ class TieredPools final : public LocalDisks {
   // Before the agent's end: evicts objects of the pools, no faster than the disks take them, then also those with
   // a hard pin. A bounded step. Returns false when no object is left that a disk takes.
   bool write_pools();
+  // write_pools() ends hard pins: the agent has to end.
+  bool writes_pins() const { return writes_pins_; }
+  // The agent does not end after all.
+  void stop_writing();
   // Since the first call of write_pools(). lost: evicted, but on no disk. left: in the pools or on their way.
   struct Written {
     std::uint64_t objects = 0, lost = 0, left = 0;
@@ -90,7 +94,7 @@ class TieredPools final : public LocalDisks {
     explicit Pool(TieredPools& with) : pools(with) {}
     bool begin(const Leaving& object) override;
     bool takes_objects() const override { return pools.log_.takes_puts(); }
-    bool keeps_up() const override { return pools.demoter_.keeps_up(); }
+    bool keeps_up() const override { return pools.demoter_.keeps_up(*this); }
     TieredPools& pools;
     std::uint32_t next_unpinned = 0;  // entry of write_pools()
   };
@@ -136,7 +140,10 @@ class TieredPools final : public LocalDisks {
   std::unordered_multimap<std::uint64_t, Drop> drops_behind_puts_;
   std::vector<tier::LogEnd> ends_;
   std::vector<tier::Dropped> dropped_;
-  std::optional<Demoter::Counters> before_writing_;  // of write_pools()
+  // Of write_pools().
+  std::optional<Demoter::Counters> before_writing_;
+  std::size_t next_written_ = 0;  // pool
+  bool writes_pins_ = false;
   bool settled_ = false;
   bool new_work_ = false;
   std::uint64_t now_ns_;

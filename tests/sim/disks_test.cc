@@ -139,7 +139,7 @@ TEST_F(Disks, OfAHostThatWasAwayLongerThanItsLeaseLoseTheRemovedObjects) {
     EXPECT_EQ(length_read(third(), key_of(2)), kBytes) << "the others are there";
   }
   power_cut(other());
-  for (const unsigned i : {0, 1}) EXPECT_EQ(read(other(), key_of(i)), MC_NOT_FOUND) << i;
+  for (const unsigned i : {0u, 1u}) EXPECT_EQ(read(other(), key_of(i)), MC_NOT_FOUND) << i;
   EXPECT_EQ(other().disk_objects(), kObjects - 2);
 }
 

@@ -77,7 +77,7 @@ TEST(TierKeyWalk, RemovedAndReplacedObjectsAreNotVisited) {
   ASSERT_TRUE(rig.remove(key_of(1)));
   ASSERT_TRUE(rig.put(key_of(2), 2, 9'000));
   const VisitedKeys visited = walk_over(rig);
-  EXPECT_EQ(visited.versions.size(), count - 1u);
+  EXPECT_EQ(visited.versions.size(), static_cast<std::size_t>(count) - 1);
   EXPECT_FALSE(visited.versions.contains(key_of(1)));
   EXPECT_EQ(visited.versions.at(key_of(2)), 2u);
 }
@@ -146,7 +146,7 @@ TEST(TierKeyWalk, AnObjectWhoseKeyCannotBeReadIsVisitedWithoutKey) {
                         kBlockBytes, EIO);
   const VisitedKeys visited = walk_over(rig);
   EXPECT_EQ(visited.without_key, 1u);
-  EXPECT_EQ(visited.versions.size(), count - 1u);
+  EXPECT_EQ(visited.versions.size(), static_cast<std::size_t>(count) - 1);
   EXPECT_FALSE(visited.versions.contains(key_of(0)));
 }
 

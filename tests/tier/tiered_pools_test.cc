@@ -565,6 +565,18 @@ TEST_F(TieredPoolsTest, AStopEndsWithoutADisk) {
   EXPECT_EQ(pools_->written().left, 1u);
 }
 
+TEST_F(TieredPoolsTest, AHardPinAboveALoweredCapacityKeepsPutsOut) {
+  for (int i = 0; i < 10; ++i) {
+    put("key-" + std::to_string(i), 1);
+    if (i < 5) ASSERT_TRUE(store().set_pin("key-" + std::to_string(i), MC_PIN_HARD, 0));
+  }
+  store().set_capacity(kObjectBytes);
+  for (int i = 0; i < 1000 && store().live_count() > 5; ++i) turn();
+  turn();
+  EXPECT_EQ(store().live_count(), 5u);
+  EXPECT_FALSE(store().make_room(kObjectBytes));
+}
+
 TEST_F(TieredPoolsTest, APutBesideALoweredCapacityEvictsLittle) {
   for (int i = 0; i < 60; ++i) put("key-" + std::to_string(i), 1);
   store().set_capacity(kObjectBytes);

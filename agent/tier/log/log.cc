@@ -451,9 +451,15 @@ tl::expected<Log::Slot*, Log::Refusal> Log::choose(const RecordHeader& header, b
 }
 
 bool Log::will_take_puts() const {
-  return !settled_ && std::ranges::any_of(slots_, [](const Slot& slot) {
+  if (settled_ && early_.empty()) return false;
+  return std::ranges::any_of(slots_, [](const Slot& slot) {
     return slot.state != DiskState::kRefused && slot.state != DiskState::kFailed;
   });
+}
+
+std::size_t Log::serving_disks() const {
+  const auto serves = [](const Slot& slot) { return slot.state == DiskState::kServing; };
+  return static_cast<std::size_t>(std::ranges::count_if(slots_, serves));
 }
 
 tl::expected<std::uint64_t, Log::Refusal> Log::put(const NewObject& object,

@@ -141,10 +141,11 @@ class Log {
     return catalog_.namespace_of(entry);
   }
   // Puts are accepted: a disk serves, and the disks agree about the removals.
-  bool takes_puts() const { return takes_puts_; }
+  bool takes_puts() const { return takes_puts_ && early_.empty(); }
   // Not yet: the disks are still being read, or do not agree yet.
   bool will_take_puts() const;
   std::size_t disk_count() const { return slots_.size(); }
+  std::size_t serving_disks() const;
   // To all disks, with copies of the cleaner and all else.
   std::uint64_t written_bytes() const;
   // Reads the object into the pieces. LogEnd::checksum starts from sum_seed. Nothing: there is no such
