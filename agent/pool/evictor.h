@@ -37,7 +37,7 @@ class Evictor {
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
   // A lower capacity evicts objects with the next calls of fit_capacity().
   void set_capacity(std::uint64_t bytes);
-  // Evicts up to this many objects beyond the capacity, no faster than a demotion takes them.
+  // Evicts up to this many objects beyond the capacity, as fast as a demotion takes objects.
   void fit_capacity(std::uint64_t most);
   bool fits(std::uint64_t bytes) const { return live_.bytes() + bytes <= capacity_bytes_; }
   // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
@@ -84,8 +84,8 @@ class Evictor {
   StoreCounters& counters_;
   Demotion* demotion_ = nullptr;
   std::uint64_t capacity_bytes_;
-  // The capacity; while a demotion takes the objects beyond a lowered capacity, what is left of the earlier one. A
-  // put evicts objects beyond the limit at once.
+  // A put evicts the objects beyond the limit at once. The limit is the capacity. While a demotion takes the objects
+  // beyond a lowered capacity, the limit falls with the live bytes.
   std::uint64_t limit_bytes_;
   std::uint64_t reservations_ = 0;  // since the last keep_headroom()
   std::uint64_t gone_bytes_ = 0;    // of evicted objects that no demotion holds

@@ -39,7 +39,7 @@ class Demoter {
 
   // See Demotion::begin().
   bool begin(TieredPool& pool, const Demotion::Leaving& object, std::uint64_t now_ns);
-  // See Demotion::keeps_up(). So many bytes keep each disk busy, and leave the pool room for puts.
+  // Demotion::keeps_up() of this pool. The bytes on the way keep each disk busy and leave the pool room for puts.
   bool keeps_up(const TieredPool& pool) const {
     return !log_.will_take_puts() &&
            pool.on_the_way_bytes <= pool.store().pool().reserved_bytes() / kPacedShare &&

@@ -280,6 +280,7 @@ bool TieredPools::write_pools() {
 
 void TieredPools::stop_writing() {
   before_writing_.reset();
+  writes_pins_ = false;
   for (const auto& [tenant, pool] : pools_) pool->next_unpinned = 0;
 }
 

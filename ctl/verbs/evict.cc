@@ -38,11 +38,9 @@ std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_b
   request["free_bytes"] = u64(wanted_bytes);
   Evicted sum;
   Progress progress("evicting", wanted_bytes);
-  do {
+  for (;;) {
     const auto answer = ask_agent(context, "evict", request);
     if (!answer) return std::nullopt;
-    // The disks of the tier take no more now.
-    if (number_field(*answer, "evicted") == 0) std::this_thread::sleep_for(kPause);
     sum.objects += number_field(*answer, "evicted");
     sum.bytes += number_field(*answer, "evicted_bytes");
     sum.free_bytes = number_field(*answer, "free_bytes");
@@ -50,8 +48,10 @@ std::optional<Evicted> evict_until_free(Context& context, std::uint64_t wanted_b
     sum.done = flag_field(*answer, "done");
     sum.exhausted = flag_field(*answer, "exhausted");
     progress.update(sum.free_bytes, format_bytes(sum.free_bytes) + " free");
-  } while (!sum.done && !sum.exhausted && sum.bytes < wanted_bytes);
-  return sum;
+    if (sum.done || sum.exhausted || sum.bytes >= wanted_bytes) return sum;
+    // The disks of the tier are behind, and the agent's socket has no event that tells when they go on.
+    if (number_field(*answer, "evicted") == 0) std::this_thread::sleep_for(kPause);
+  }
 }
 
 Failure too_little(const Evicted& evicted) {

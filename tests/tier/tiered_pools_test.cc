@@ -553,6 +553,19 @@ TEST_F(TieredPoolsTest, AStopWritesObjectsWithAHardPinToo) {
   EXPECT_EQ(pools_->written().left, 0u);
 }
 
+TEST_F(TieredPoolsTest, AStopThatIsTakenBackLeavesNothingBehind) {
+  put("key", 1);
+  for (int i = 0; i < 100'000 && pools_->write_pools(); ++i) turn();
+  EXPECT_TRUE(pools_->writes_pins());
+  pools_->stop_writing();
+  put("pinned", 1);
+  ASSERT_TRUE(store().set_pin("pinned", MC_PIN_HARD, 0));
+  EXPECT_EQ(pools_->written().objects, 0u);
+  for (int i = 0; i < 100'000 && pools_->write_pools(); ++i) turn();
+  EXPECT_TRUE(on_disk("pinned"));
+  EXPECT_EQ(pools_->written().objects, 1u);
+}
+
 TEST_F(TieredPoolsTest, AStopEndsWithoutADisk) {
   put("key", 1);
   rig_.disk().vanish();
@@ -568,7 +581,8 @@ TEST_F(TieredPoolsTest, AStopEndsWithoutADisk) {
 TEST_F(TieredPoolsTest, AHardPinAboveALoweredCapacityKeepsPutsOut) {
   for (int i = 0; i < 10; ++i) {
     put("key-" + std::to_string(i), 1);
-    if (i < 5) ASSERT_TRUE(store().set_pin("key-" + std::to_string(i), MC_PIN_HARD, 0));
+    if (i >= 5) continue;
+    ASSERT_TRUE(store().set_pin("key-" + std::to_string(i), MC_PIN_HARD, 0));
   }
   store().set_capacity(kObjectBytes);
   for (int i = 0; i < 1000 && store().live_count() > 5; ++i) turn();

@@ -132,13 +132,16 @@ def check(client: mckv.Client, wanted: Wish) -> None:
 
 
 def _disks_of(client: mckv.Client) -> list[dict[str, str]]:
-    """The agent's disks. Waits a time for disks that are being opened."""
+    """The agent's disks, once their first blocks are read, and after two seconds in any case.
+
+    The status has no event that tells of this: the call asks again every 10 ms.
+    """
     deadline = time.monotonic() + _OPENING_S
     while True:
         disks = client.ask({"verb": "status"}).get("tier", {}).get("disks", [])
         if all(one["state"] != "opening" for one in disks) or time.monotonic() > deadline:
             return list(disks)
-        time.sleep(_LOOK_S)  # no event tells of a disk's state
+        time.sleep(_LOOK_S)
 
 
 def _is_in(folder: str, path: str) -> bool:
