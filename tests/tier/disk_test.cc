@@ -32,6 +32,7 @@ namespace {
 using Kind = BlockOperation::Kind;
 
 constexpr std::uint64_t kContractBytes = 4u << 20;
+constexpr DiskSize kContractSize{.bytes = kContractBytes, .sector_bytes = 512};
 
 struct Maker {
   const char* name;
@@ -43,13 +44,13 @@ struct Maker {
 const Maker kMakers[] = {
     {"Uring", true,
      [](Fd fd) -> Result<std::unique_ptr<Disk>> {
-       auto disk = UringDisk::create(fd, kContractBytes);
+       auto disk = UringDisk::create(fd, kContractSize);
        if (!disk) return fail(disk.error());
        return std::unique_ptr<Disk>(std::move(*disk));
      }},
     {"Threaded", true,
      [](Fd fd) -> Result<std::unique_ptr<Disk>> {
-       auto disk = ThreadedDisk::create(std::move(fd), kContractBytes);
+       auto disk = ThreadedDisk::create(std::move(fd), kContractSize);
        if (!disk) return fail(disk.error());
        return std::unique_ptr<Disk>(std::move(*disk));
      }},
@@ -125,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, DiskContract, ::testing::ValuesIn(kMakers),
                          [](const auto& maker) { return std::string(maker.param.name); });
 
 TEST_P(DiskContract, HasTheBytesAndTheDepthOfItsMaker) {
-  EXPECT_EQ(disk_->bytes(), kContractBytes);
+  EXPECT_EQ(disk_->size().bytes, kContractBytes);
   EXPECT_GE(disk_->depth(), 32u);
 }
 
@@ -135,6 +136,18 @@ TEST_P(DiskContract, ReadsBackTheBytesOfAWrite) {
   EXPECT_EQ(run(Kind::kWrite, 3 * kBlockBytes, &written), 0);
   EXPECT_EQ(run(Kind::kRead, 3 * kBlockBytes, &read), 0);
   EXPECT_TRUE(read == written);
+}
+
+TEST_P(DiskContract, ReadsSectors) {
+  const BlockMemory block(kBlockBytes);
+  for (std::size_t i = 0; i < kBlockBytes; ++i) block.data()[i] = static_cast<std::byte>(i / 512);
+  ASSERT_EQ(run(Kind::kWrite, kBlockBytes, &block), 0);
+  const std::uint32_t sector = disk_->size().sector_bytes;
+  ASSERT_EQ(sector, 512u);
+  const BlockMemory read(2 * sector);
+  ASSERT_EQ(run(Kind::kRead, kBlockBytes + 3 * sector, &read), 0);
+  EXPECT_EQ(read.data()[0], std::byte{3});
+  EXPECT_EQ(read.data()[2 * sector - 1], std::byte{4});
 }
 
 TEST_P(DiskContract, ReadsZerosWhereNothingWasWritten) {

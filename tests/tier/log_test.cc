@@ -43,6 +43,36 @@ TEST(TierLog, EveryDurableObjectIsThereAfterAKillAndAPowerCut) {
   for (int i = 0; i < 200; ++i) EXPECT_TRUE(rig.has(key_of(i), 5)) << i;
 }
 
+TEST(TierLog, AfterAStartTheLatestObjectsAreFoundFirst) {
+  LogRig rig({});
+  constexpr int count = 1500;
+  for (int i = 0; i < count; ++i) {
+    ASSERT_TRUE(rig.turn_until([&] { return rig.begin_put(key_of(i), 1, 9'000).has_value(); }));
+  }
+  rig.settle();
+  rig.kill();
+  const ObjectName latest{key_of(count - 1), LogRig::kNamespace};
+  ASSERT_TRUE(rig.turn_until([&] { return rig.log().find(latest) != nullptr; }));
+  EXPECT_LT(rig.log().object_count(), 650u);
+  rig.recover();
+  EXPECT_EQ(present(rig, count), count);
+}
+
+TEST(TierLog, AReadTakesTheSectorsOfItsRecord) {
+  LogRig rig({});
+  ASSERT_TRUE(rig.put("other", 1, 100));
+  ASSERT_TRUE(rig.put("object", 1, 16 << 10));
+  const std::uint64_t before = rig.disk().counts().read_bytes;
+  ASSERT_TRUE(rig.has("object", 1));
+  EXPECT_LE(rig.disk().counts().read_bytes - before, (16 << 10) + 2 * kSectorBytes);
+}
+
+TEST(TierLog, ASmallDiskTakesLargeObjects) {
+  LogRig rig({.disk_bytes = 1 << 30, .segment_bytes = 0});
+  EXPECT_TRUE(rig.put("object", 1, 6 << 20));
+  EXPECT_TRUE(rig.has("object", 1));
+}
+
 TEST(TierLog, ARemovedObjectDoesNotComeBack) {
   LogRig rig({});
   rig.settle();

@@ -11,8 +11,6 @@ namespace mc::tier::testing {
 
 namespace {
 
-bool is_whole(std::uint64_t value) { return value % kBlockBytes == 0; }
-
 bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -42,7 +40,7 @@ std::uint64_t ModelDisk::some_delay_ns() {
 }
 
 std::uint64_t ModelDisk::healthy_ns(const BlockOperation& operation) const {
-  const std::uint64_t blocks = operation.bytes / kBlockBytes;
+  const std::uint64_t blocks = round_up(operation.bytes, kBlockBytes) / kBlockBytes;
   std::uint64_t time_ns = speed_.flush_ns;
   if (operation.kind == Kind::kRead) time_ns = speed_.read_ns + blocks * speed_.block_ns;
   if (operation.kind == Kind::kWrite) time_ns = speed_.write_ns + blocks * speed_.block_ns;
@@ -102,8 +100,11 @@ void ModelDisk::check(const BlockOperation& operation) const {
     return;
   }
   if (operation.bytes == 0) refuse("no bytes");
-  if (!is_whole(operation.offset) || !is_whole(operation.bytes) ||
-      !is_whole(reinterpret_cast<std::uintptr_t>(operation.memory))) {
+  if ((operation.offset | operation.bytes) % kSectorBytes != 0) {
+    refuse("offset or size is no multiple of a sector");
+  }
+  if ((operation.kind == Kind::kWrite && (operation.offset | operation.bytes) % kBlockBytes != 0) ||
+      reinterpret_cast<std::uintptr_t>(operation.memory) % kBlockBytes != 0) {
     refuse("offset, size or address is no multiple of a block");
   }
   if (operation.memory == nullptr) refuse("no memory");

@@ -32,7 +32,7 @@
 namespace mc::tier::testing {
 
 // The part of a write that a power cut keeps or loses as a whole.
-inline constexpr std::uint64_t kSectorBytes = 512;
+inline constexpr std::uint32_t kSectorBytes = 512;
 
 // Probabilities from 0 to 1, for each operation independently.
 struct DiskFaults {
@@ -117,7 +117,7 @@ class ModelDisk : public Disk {
   std::uint32_t under_way() const { return under_way_; }
   const DiskCounts& counts() const { return counts_; }
 
-  std::uint64_t bytes() const override { return bytes_; }
+  DiskSize size() const override { return {.bytes = bytes_, .sector_bytes = kSectorBytes}; }
   std::uint32_t depth() const override { return depth_; }
   void submit(const BlockOperation& operation) override;
   void take_ended(std::vector<BlockEnd>& ended) override;

@@ -357,9 +357,15 @@ TEST(ModelDiskDeathTest, EndsTheProcessAtASubmissionThatBreaksTheContract) {
   EXPECT_DEATH(
       {
         ModelDisk disk(kModelBytes, 1);
-        submit(disk, Kind::kRead, 512, &memory);
+        submit(disk, Kind::kWrite, 512, &memory);
       },
       "no multiple of a block");
+  EXPECT_DEATH(
+      {
+        ModelDisk disk(kModelBytes, 1);
+        submit(disk, Kind::kRead, 100, &memory);
+      },
+      "no multiple of a sector");
   EXPECT_DEATH(
       {
         ModelDisk disk(kModelBytes, 1, {}, /*depth=*/1);

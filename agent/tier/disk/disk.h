@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A disk of the tier: a file or a block device that reads, writes and flushes whole blocks,
-//   asynchronously. Offsets, sizes and addresses are multiples of kBlockBytes. UringDisk and
-//   ThreadedDisk are the real ones (open_disk.h); the tests have a model disk with faults.
+//   asynchronously. Offsets, sizes and addresses are multiples of kBlockBytes; offset and size of a
+//   read may be multiples of a sector. UringDisk and ThreadedDisk are the real ones (open_disk.h);
+//   the tests have a model disk with faults.
 //   Each submitted operation ends exactly once. The end of a write says that the disk has taken the
 //   bytes, not that the bytes survive a power cut: that says the end of a later flush. Operations
 //   that are under way together have no order.
@@ -37,15 +38,20 @@ struct BlockEnd {
   int error = 0;
 };
 
+struct DiskSize {
+  std::uint64_t bytes = 0;                   // a multiple of kBlockBytes
+  std::uint32_t sector_bytes = kBlockBytes;  // a divisor of kBlockBytes
+};
+
 class Disk {
  public:
   // Waits for the operations under way.
   virtual ~Disk() = default;
 
-  virtual std::uint64_t bytes() const = 0;  // a multiple of kBlockBytes
+  virtual DiskSize size() const = 0;
   virtual std::uint32_t depth() const = 0;  // operations that may be under way at once
   // Begins an operation. The call does not wait for the disk. REQUIRES: fewer than depth()
-  // operations are under way, the range lies within the disk, and all three are multiples of a block.
+  // operations are under way, the range lies within the disk, and the numbers are multiples as above.
   virtual void submit(const BlockOperation& operation) = 0;
   // Appends the operations that have ended.
   virtual void take_ended(std::vector<BlockEnd>& ended) = 0;

@@ -223,19 +223,26 @@ Result<Size> settle_size(const std::string& path, int fd, std::uint64_t wanted_b
   return size;
 }
 
-// Sets O_DIRECT. False: the filesystem refuses O_DIRECT. Errors: the file or device needs blocks
-// larger than ours.
-Result<bool> set_direct(const std::string& path, int fd) {
+struct Access {
+  bool direct = true;
+  std::uint32_t sector_bytes = kBlockBytes;  // of a read
+};
+
+constexpr Access kBuffered{.direct = false, .sector_bytes = 512};
+
+// Sets O_DIRECT, if the filesystem does not refuse O_DIRECT. Errors: the file or device needs blocks larger
+// than ours.
+Result<Access> set_direct(const std::string& path, int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_DIRECT) != 0) return false;
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_DIRECT) != 0) return kBuffered;
 #ifdef STATX_DIOALIGN
   struct statx found {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return true;
-  if ((found.stx_mask & STATX_DIOALIGN) == 0) return true;  // before Linux 6.1
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return Access{};
+  if ((found.stx_mask & STATX_DIOALIGN) == 0) return Access{};  // before Linux 6.1
   if (found.stx_dio_offset_align == 0) {
     // The filesystem takes the flag, but not for this file, as for an encrypted one.
     (void)::fcntl(fd, F_SETFL, flags);
-    return false;
+    return kBuffered;
   }
   const std::uint32_t needed = std::max(found.stx_dio_mem_align, found.stx_dio_offset_align);
   if (needed > kBlockBytes) {
@@ -243,15 +250,18 @@ Result<bool> set_direct(const std::string& path, int fd) {
                                          std::to_string(needed) + " bytes, but blocks have " +
                                          std::to_string(kBlockBytes) + "; name another disk");
   }
+  if (kBlockBytes % found.stx_dio_offset_align == 0) {
+    return Access{.sector_bytes = found.stx_dio_offset_align};
+  }
 #endif
-  return true;
+  return Access{};
 }
 
-Result<std::unique_ptr<Disk>> make_disk(Fd fd, std::uint64_t bytes, bool& uring) {
-  auto over_ring = UringDisk::create(fd, bytes);
+Result<std::unique_ptr<Disk>> make_disk(Fd fd, DiskSize size, bool& uring) {
+  auto over_ring = UringDisk::create(fd, size);
   uring = over_ring.has_value();
   if (uring) return std::unique_ptr<Disk>(std::move(*over_ring));
-  auto over_threads = ThreadedDisk::create(std::move(fd), bytes);
+  auto over_threads = ThreadedDisk::create(std::move(fd), size);
   if (!over_threads) return fail(over_threads.error());
   return std::unique_ptr<Disk>(std::move(*over_threads));
 }
@@ -272,10 +282,11 @@ Result<OpenedDisk> open_disk(const DiskPlace& place) {
   auto size = settle_size(opened.path, fd->get(), place.bytes);
   if (!size) return fail(size.error());
   opened.created = size->created;
-  auto direct = set_direct(opened.path, fd->get());
-  if (!direct) return fail(direct.error());
-  opened.direct = *direct;
-  auto disk = make_disk(std::move(*fd), size->bytes, opened.uring);
+  auto access = set_direct(opened.path, fd->get());
+  if (!access) return fail(access.error());
+  opened.direct = access->direct;
+  auto disk = make_disk(std::move(*fd),
+                        {.bytes = size->bytes, .sector_bytes = access->sector_bytes}, opened.uring);
   if (!disk) return fail(disk.error());
   opened.disk = std::move(*disk);
   return opened;

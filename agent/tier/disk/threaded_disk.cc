@@ -13,10 +13,10 @@
 
 namespace mc::tier {
 
-ThreadedDisk::ThreadedDisk(Fd fd, std::uint64_t bytes) : fd_(std::move(fd)), bytes_(bytes) {}
+ThreadedDisk::ThreadedDisk(Fd fd, DiskSize size) : fd_(std::move(fd)), size_(size) {}
 
-Result<std::unique_ptr<ThreadedDisk>> ThreadedDisk::create(Fd fd, std::uint64_t bytes) {
-  std::unique_ptr<ThreadedDisk> disk(new ThreadedDisk(std::move(fd), bytes));
+Result<std::unique_ptr<ThreadedDisk>> ThreadedDisk::create(Fd fd, DiskSize size) {
+  std::unique_ptr<ThreadedDisk> disk(new ThreadedDisk(std::move(fd), size));
   try {
     for (std::uint32_t i = 0; i < kThreads; ++i) {
       disk->threads_.emplace_back([owner = disk.get()] { owner->work(); });

@@ -25,12 +25,12 @@ class ThreadedDisk : public Disk {
   static constexpr std::uint32_t kDepth = 64;
   static constexpr std::uint32_t kThreads = 8;
 
-  // bytes: as Disk::bytes(). Errors: MC_NO_MEMORY if the process gets no more threads.
-  static Result<std::unique_ptr<ThreadedDisk>> create(Fd fd, std::uint64_t bytes);
+  // Errors: MC_NO_MEMORY if the process gets no more threads.
+  static Result<std::unique_ptr<ThreadedDisk>> create(Fd fd, DiskSize size);
   // Waits for the operations under way.
   ~ThreadedDisk() override;
 
-  std::uint64_t bytes() const override { return bytes_; }
+  DiskSize size() const override { return size_; }
   std::uint32_t depth() const override { return kDepth; }
   void submit(const BlockOperation& operation) override MC_EXCLUDES(mutex_);
   void take_ended(std::vector<BlockEnd>& ended) override MC_EXCLUDES(mutex_);
@@ -38,12 +38,12 @@ class ThreadedDisk : public Disk {
   void wake() override MC_EXCLUDES(mutex_);
 
  private:
-  ThreadedDisk(Fd fd, std::uint64_t bytes);
+  ThreadedDisk(Fd fd, DiskSize size);
   void work() MC_EXCLUDES(mutex_);
   int carry_out(const BlockOperation& operation) const;
 
   const Fd fd_;
-  const std::uint64_t bytes_;
+  const DiskSize size_;
   Mutex mutex_;
   Condition submitted_;
   Condition ended_or_woken_;

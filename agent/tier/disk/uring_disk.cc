@@ -31,14 +31,14 @@ bool must_try_later(int result) {
 
 }  // namespace
 
-UringDisk::UringDisk(std::uint64_t bytes) : bytes_(bytes) {
+UringDisk::UringDisk(DiskSize size) : size_(size) {
   for (std::uint32_t index = kDepth; index > 0; --index) free_.push_back(index - 1);
 }
 
-Result<std::unique_ptr<UringDisk>> UringDisk::create(Fd& fd, std::uint64_t bytes) {
+Result<std::unique_ptr<UringDisk>> UringDisk::create(Fd& fd, DiskSize size) {
   auto wakeup = make_eventfd();
   if (!wakeup) return fail(wakeup.error());
-  std::unique_ptr<UringDisk> disk(new UringDisk(bytes));
+  std::unique_ptr<UringDisk> disk(new UringDisk(size));
   disk->wakeup_ = std::move(*wakeup);
   if (Status status = disk->make_ring(); !status.ok()) return fail(status);
   disk->fd_ = std::move(fd);

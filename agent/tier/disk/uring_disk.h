@@ -29,16 +29,16 @@ class UringDisk : public Disk {
  public:
   static constexpr std::uint32_t kDepth = 64;
 
-  // Takes the descriptor, but leaves it with the caller after an error. bytes: as Disk::bytes().
+  // Takes the descriptor, but leaves it with the caller after an error.
   // Errors: MC_UNSUPPORTED if the kernel has no io_uring, forbids it, or is older than 5.11;
   // MC_NO_MEMORY.
-  static Result<std::unique_ptr<UringDisk>> create(Fd& fd, std::uint64_t bytes);
+  static Result<std::unique_ptr<UringDisk>> create(Fd& fd, DiskSize size);
   UringDisk(const UringDisk&) = delete;
   UringDisk& operator=(const UringDisk&) = delete;
   // Waits for the operations under way.
   ~UringDisk() override;
 
-  std::uint64_t bytes() const override { return bytes_; }
+  DiskSize size() const override { return size_; }
   std::uint32_t depth() const override { return kDepth; }
   void submit(const BlockOperation& operation) override;
   void take_ended(std::vector<BlockEnd>& ended) override;
@@ -54,7 +54,7 @@ class UringDisk : public Disk {
     std::uint32_t repeats = 0;
   };
 
-  explicit UringDisk(std::uint64_t bytes);
+  explicit UringDisk(DiskSize size);
   Status make_ring();
   void begin();
   void fill(std::uint32_t index);
@@ -65,7 +65,7 @@ class UringDisk : public Disk {
   void on_result(std::uint32_t index, int result);
   void end(std::uint32_t index, int error);
 
-  const std::uint64_t bytes_;
+  const DiskSize size_;
   Fd fd_;
   Fd wakeup_;
   io_uring ring_{};

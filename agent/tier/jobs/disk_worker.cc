@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::uint64_t kSmallBufferBytes = 64 * 1024;
 
-std::uint64_t round_down(std::uint64_t bytes) { return bytes / kBlockBytes * kBlockBytes; }
-
 }  // namespace
 
 void DiskWorker::FreeBuffer::operator()(std::byte* buffer) const { std::free(buffer); }
@@ -34,8 +32,9 @@ void DiskWorker::close() { disk_.reset(); }
 
 void DiskWorker::submit(Job job) {
   Running running;
-  running.begin = round_down(job.offset);
-  running.end = round_up(job.offset + job.bytes, kBlockBytes);
+  const std::uint64_t sector = disk_->size().sector_bytes;
+  running.begin = job.offset / sector * sector;
+  running.end = round_up(job.offset + job.bytes, sector);
   running.submitted = running.processed = running.begin;
   if (job.kind == Job::Kind::kRead) running.result.reserve(job.bytes);
   ++active_;
@@ -53,10 +52,19 @@ void DiskWorker::take_ended(std::vector<JobEnd>& ended) {
 
 void DiskWorker::do_work(std::uint64_t now_ns) {
   now_ns_ = now_ns;
-  block_ends_.clear();
-  disk_->take_ended(block_ends_);
-  for (const BlockEnd& end : block_ends_) end_part(end);
+  begin_parts();
+  new_ends_.clear();
+  disk_->take_ended(new_ends_);
+  block_ends_.insert(block_ends_.end(), new_ends_.begin(), new_ends_.end());
+  for (std::size_t i = 0; i < kEndsAtOnce && !block_ends_.empty(); ++i) {
+    end_part(block_ends_.front());
+    block_ends_.pop_front();
+  }
   maybe_flush();
+  begin_parts();
+}
+
+void DiskWorker::begin_parts() {
   // One operation stays for a flush.
   while (free_parts_.size() > 1) {
     Running* const running = next_running();
@@ -65,6 +73,7 @@ void DiskWorker::do_work(std::uint64_t now_ns) {
 }
 
 std::uint64_t DiskWorker::next_work_ns() const {
+  if (!block_ends_.empty()) return 0;
   if (flushing_ || written_.empty() || flush_waits_for_a_write()) return UINT64_MAX;
   return oldest_written_ns_ + kFlushDelayNs;
 }

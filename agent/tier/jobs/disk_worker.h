@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does the jobs of a disk in parts of up to 1 MiB, several at once. A write gathers its pieces into
+// Does the jobs of a disk in parts of about 1 MiB, several at once. A write gathers its pieces into
 //   an aligned buffer. A read of a record copies the object out of such a buffer and sums the bytes
 //   in the same pass.
 //   Reads come first: while a read waits or is under way, writes have four operations. Reads leave these
 //   four free. Writes begin in the order of their submission.
 //   One flush serves all writes that have ended before the flush began.
 // Threads: one, but for give_up(). Time comes with the calls, so that a simulation can own the time.
-// Owns: the disk, the buffers (at most 1 MiB for each operation of the disk's depth).
+// Owns: the disk, the buffers (about 1 MiB for each operation of the disk's depth).
 // Trusts: its caller. Bytes from the disk are checked as a record before they count.
 #pragma once
 
@@ -34,7 +34,7 @@ class DiskWorker : public DiskJobs {
   DiskWorker(const DiskWorker&) = delete;
   DiskWorker& operator=(const DiskWorker&) = delete;
 
-  std::uint64_t disk_bytes() const override { return disk_->bytes(); }
+  std::uint64_t disk_bytes() const override { return disk_->size().bytes; }
   void submit(Job job) override;
   void take_ended(std::vector<JobEnd>& ended) override;
   // From any thread.
@@ -55,7 +55,7 @@ class DiskWorker : public DiskJobs {
   using Buffer = std::unique_ptr<std::byte, FreeBuffer>;
   struct Running {
     Job job;
-    std::uint64_t begin = 0, end = 0;  // whole blocks
+    std::uint64_t begin = 0, end = 0;  // whole sectors
     std::uint64_t submitted = 0;       // offset of the next operation
     std::uint64_t processed = 0;       // offset up to which a read has been taken
     std::uint32_t under_way = 0;
@@ -77,11 +77,15 @@ class DiskWorker : public DiskJobs {
     std::uint64_t offset = 0, bytes = 0;
     Buffer buffer = nullptr;
   };
-  static constexpr std::uint64_t kPartBytes = 1 << 20;
+  // 1 MiB, and what a batch or a record of 1 MiB has around its objects.
+  static constexpr std::uint64_t kPartBytes = (1 << 20) + (32 << 10);
   static constexpr std::uint32_t kWritesBesideReads = 4;
+  // The caller hears of these, and gives the disk new reads, while the others are copied and summed.
+  static constexpr std::size_t kEndsAtOnce = 4;
   static constexpr std::uint64_t kFlushDelayNs = 20'000'000;
   static constexpr std::uint64_t kFlushBytes = 16 << 20;
 
+  void begin_parts();
   Running* next_running();
   bool begin_part(Running& running);
   std::list<Running>& queue_of(const Job& job);
@@ -126,7 +130,8 @@ class DiskWorker : public DiskJobs {
   bool flushing_ = false;
   std::uint64_t flush_covers_ = 0;  // numbers below this are durable after the flush under way
   std::vector<JobEnd> ended_;
-  std::vector<BlockEnd> block_ends_;
+  std::deque<BlockEnd> block_ends_;  // not yet processed
+  std::vector<BlockEnd> new_ends_;
   std::vector<Buffer> small_buffers_, large_buffers_;
 };
 

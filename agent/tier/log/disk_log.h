@@ -136,7 +136,8 @@ class DiskLog {
   static constexpr std::uint64_t kAnswerNs = 30'000'000'000;
   static constexpr std::uint64_t kLongestStepNs = 1'000'000'000;
   static constexpr std::uint64_t kWaitingBytes = 64 << 20;
-  static constexpr std::uint64_t kWritingBytes = 16 << 20;
+  // Three times what a DiskWorker writes between two flushes: writes go on during a flush.
+  static constexpr std::uint64_t kWritingBytes = 48 << 20;
   static constexpr std::uint64_t kSpeedBytes = 256 << 20;  // of which the speed is the average
   // A job that is under way.
   struct Task {

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::uint64_t kFewestSegments = 8;
 constexpr std::uint64_t kAnswerNs = 30'000'000'000;  // a disk that answers later is left out
-constexpr std::uint64_t kSegmentsOfDisk = 512;       // wanted; more segments make cleaning cheaper
 // Where other file systems, partition tables and arrays have their marks.
 constexpr std::uint64_t kEdgeBytes = 2 << 20;
 constexpr std::size_t kEarlyAtOnce = 64;
@@ -23,9 +22,15 @@ constexpr std::size_t kEndsAtOnce = 512;
 constexpr std::uint64_t kSmallestAutomaticBytes = 1 << 20;
 constexpr std::uint64_t kLargestAutomaticBytes = 64 << 20;
 
+// No object lies in two segments. So small segments waste room behind large objects, and few segments
+// waste room for the cleaner.
 std::uint64_t segment_bytes_for(std::uint64_t disk_bytes) {
-  return std::clamp(std::bit_floor(disk_bytes / kSegmentsOfDisk), kSmallestAutomaticBytes,
-                    kLargestAutomaticBytes);
+  const auto part = [disk_bytes](std::uint64_t count, std::uint64_t most) {
+    return std::min(std::bit_floor(disk_bytes / count), most);
+  };
+  const std::uint64_t wanted =
+      std::max({part(32, 8 << 20), part(64, 16 << 20), part(512, kLargestAutomaticBytes)});
+  return std::max(wanted, kSmallestAutomaticBytes);
 }
 
 bool is_usable(const Superblock& superblock) {

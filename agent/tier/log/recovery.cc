@@ -245,8 +245,13 @@ bool Recovery::begin_walk() {
     if (idle && !catalog_.has_shadowed(geometry_.disk)) phase_ = Phase::kDone;
     return false;
   }
-  auto [number, end] = std::move(*arrived_.begin());
-  arrived_.erase(arrived_.begin());
+  // Not the first to arrive: later objects become known first.
+  const auto latest = std::max_element(
+      arrived_.begin(), arrived_.end(), [this](const auto& left, const auto& right) {
+        return comes_later(unread_[left.first], unread_[right.first]);
+      });
+  auto [number, end] = std::move(*latest);
+  arrived_.erase(latest);
   Unread unread = unread_[number];
   const bool read = end.outcome == JobEnd::Outcome::kDone;
   if (!unread.whole) {
