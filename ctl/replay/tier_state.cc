@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "ctl/text/agent_view.h"
 #include "ctl/text/json.h"
 #include "libmc/base/fd.h"
 
@@ -27,10 +28,7 @@ std::optional<TierState> tier_of(const Json::Value& status) {
   TierState state;
   state.demoted_blocks = number_field(tier, "demoted");
   state.demoted_bytes = number_field(tier, "demoted_bytes");
-  for (const char* reason :
-       {"lost_busy", "lost_endurance", "lost_too_large", "lost_no_disk", "lost_failed"}) {
-    state.lost_blocks += number_field(tier, reason);
-  }
+  state.lost_blocks = evicted_without_disk(tier);
   state.read_blocks = number_field(tier, "read");
   state.promoted_blocks = number_field(tier, "promoted");
   state.on_the_way_blocks = number_field(tier, "served_on_the_way");

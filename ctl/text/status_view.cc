@@ -122,14 +122,11 @@ std::string tier_table(const Json::Value& status) {
                       printable(text_field(disk, "emptied")));
     }
   }
-  const std::uint64_t lost =
-      number_field(tier, "lost_busy") + number_field(tier, "lost_endurance") +
-      number_field(tier, "lost_too_large") + number_field(tier, "lost_stripes") +
-      number_field(tier, "lost_no_disk") + number_field(tier, "lost_failed");
   return fmt::format(
       "{}  {} objects on disks; {} demoted, {} evicted without a disk; {} read, {} promoted\n{}\n",
       table.to_string(), count_field(tier, "objects"), count_field(tier, "demoted"),
-      format_count(lost), count_field(tier, "read"), count_field(tier, "promoted"), problems);
+      format_count(evicted_without_disk(tier)), count_field(tier, "read"),
+      count_field(tier, "promoted"), problems);
 }
 
 std::string session_table(const Json::Value& status) {
@@ -168,6 +165,15 @@ void flatten(const Json::Value& value, const std::string& name, Table& table) {
 }
 
 }  // namespace
+
+std::uint64_t evicted_without_disk(const Json::Value& tier) {
+  std::uint64_t objects = 0;
+  for (const char* reason : {"lost_busy", "lost_endurance", "lost_too_large", "lost_stripes",
+                             "lost_no_disk", "lost_failed"}) {
+    objects += number_field(tier, reason);
+  }
+  return objects;
+}
 
 std::string status_text(const Json::Value& status, const Json::Value& previous, double elapsed_s) {
   return agent_lines(status) + '\n' + namespace_table(status, previous, elapsed_s) +

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ctl/text/agent_view.h"
 #include "ctl/text/json.h"
 #include "libmc/client/admin.h"
 
@@ -220,6 +221,31 @@ Json::Value sum_of(const Json::Value& list, std::string_view name) {
   return sum;
 }
 
+// Null: the agent has no tier.
+Json::Value tier_of(const AgentLook& before, const AgentLook& now, Interval interval) {
+  const Json::Value& tier = field(now.status, "tier");
+  if (!tier.isObject()) return {};
+  const Json::Value& old = field(before.status, "tier");
+  Json::Value out;
+  copy_fields(out, tier, {"objects", "recovering"});
+  out["live_bytes"] = sum_of(array_field(tier, "disks"), "live_bytes");
+  out["bytes"] = sum_of(array_field(tier, "disks"), "bytes");
+  out["demoted_bytes_per_s"] = interval.rate(old, tier, "demoted_bytes");
+  out["read_bytes_per_s"] = interval.rate(old, tier, "read_bytes");
+  out["reads_per_s"] = interval.rate(old, tier, "read");
+  const std::uint64_t lost = evicted_without_disk(tier);
+  const std::uint64_t old_lost = evicted_without_disk(old);
+  out["lost_per_s"] =
+      old.isNull() || lost < old_lost ? Json::Value() : interval.per_s(lost - old_lost);
+  out["disks"] = Json::Value(Json::arrayValue);
+  for (const Json::Value& disk : array_field(tier, "disks")) {
+    Json::Value item;
+    copy_fields(item, disk, {"path", "state", "serving", "problem"});
+    out["disks"].append(std::move(item));
+  }
+  return out;
+}
+
 Json::Value rates_of(const Json::Value& sample, const AgentLook& before, const AgentLook& now,
                      Interval interval) {
   Json::Value rates(Json::objectValue);
@@ -303,6 +329,7 @@ Json::Value sample_of(const AgentLook& before, const AgentLook& now, double elap
     copy_fields(sample["cluster"], field(now.status, "cluster"),
                 {"id", "master_ready", "master_trouble", "members", "peers_lost"});
   }
+  if (Json::Value tier = tier_of(before, now, interval); !tier.isNull()) sample["tier"] = tier;
   sample["hit_ratio"] = hit_ratio_of(before, now);
   sample["rates"] = rates_of(sample, before, now, interval);
   sample["latencies"] = latencies_of(before, now, interval);

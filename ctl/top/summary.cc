@@ -78,6 +78,27 @@ Paragraph cluster_facts(const Json::Value& sample) {
           {"remote gets " + count_rate(rates, "remote_gets_per_s")}};
 }
 
+// The disks that do not serve come first.
+Paragraph tier_facts(const Json::Value& tier) {
+  Paragraph facts;
+  for (const Json::Value& disk : array_field(tier, "disks")) {
+    if (flag_field(disk, "serving")) continue;
+    const std::string problem = printable(text_field(disk, "problem"));
+    facts.push_back(
+        {fmt::format("disk {} is {}{}", printable(text_field(disk, "path")),
+                     printable(text_field(disk, "state")), problem.empty() ? "" : ": " + problem),
+         true});
+  }
+  facts.push_back(
+      {fmt::format("disks {} of {}, {} objects", bytes_field(tier, "live_bytes"),
+                   bytes_field(tier, "bytes"), format_count(number_field(tier, "objects")))});
+  facts.push_back({"demoted " + byte_rate(tier, "demoted_bytes_per_s")});
+  facts.push_back({fmt::format("read {}, {}", count_rate(tier, "reads_per_s"),
+                               byte_rate(tier, "read_bytes_per_s"))});
+  facts.push_back({"evicted without a disk " + count_rate(tier, "lost_per_s")});
+  return facts;
+}
+
 Paragraph latency_facts(const Json::Value& sample) {
   Paragraph facts;
   const Json::Value& all = field(sample, "latencies");
@@ -136,11 +157,12 @@ std::string table_text(const Json::Value& sample, const TopTable& table,
 
 std::vector<Paragraph> summary_of(const Json::Value& sample) {
   std::vector<Paragraph> all{agent_facts(sample), read_and_put_facts(sample)};
-  if (field(sample, "cluster").isObject()) {
-    Paragraph facts = cluster_facts(sample);
+  const auto add = [&all](Paragraph facts) {
     const bool trouble = facts.front().is_trouble;
     all.insert(trouble ? all.begin() + 1 : all.end(), std::move(facts));
-  }
+  };
+  if (field(sample, "tier").isObject()) add(tier_facts(field(sample, "tier")));
+  if (field(sample, "cluster").isObject()) add(cluster_facts(sample));
   all.push_back(work_facts(sample));
   all.push_back(latency_facts(sample));
   all.push_back(loop_facts(sample));

@@ -263,6 +263,9 @@ Other hosts: "fetched" are the bytes of objects that this host read from other h
 the bytes that other hosts read here, without small objects inside an answer and without one-sided
 reads of RDMA or libfabric.
 
+Disks (tier_paths): live bytes of the size, and objects. "demoted" are the evicted bytes that went to
+disks, "read" are the gets that a disk served. Objects "evicted without a disk" are lost.
+
 "latency" is that of requests that waited for room or for the cluster; "below 128 us" is the bound
 of a bucket. "longest turn" is the longest time that the agent's loop was busy without a look at
 its other work. "-" is a value that is not known, or not known yet.

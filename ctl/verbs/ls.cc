@@ -74,10 +74,11 @@ Verb ls_verb(Context& context) {
 
 Prints one object per line, also of the objects on local disks. In a cluster: length and key, of all
 hosts, in the order of the keys. With --local, or without a cluster: length, version, pin, extents,
-group and key, of this host, in no particular order; version - is an object on a disk. In a key, the bytes outside printable ASCII, and '%', are printed as %XX. The
-option --escaped of the other verbs reads such keys. mcctl fetches the list page by page and never
-holds all of the list in memory. If an object is stored or removed meanwhile, the list may contain
-the object or not. Listing does not count as use of an object: it does not delay eviction.)",
+group and key, of this host, in no particular order; version - is an object on a disk. In a key, the
+bytes outside printable ASCII, and '%', are printed as %XX. The option --escaped of the other verbs
+reads such keys. mcctl fetches the list page by page and never holds all of the list in memory. If
+an object is stored or removed meanwhile, the list may contain the object or not. Listing does not
+count as use of an object: it does not delay eviction.)",
       .footer = R"(EXAMPLES
   mcctl ls --limit 20
   mcctl ls --prefix model-a/ --keys | xargs -d '\n' mcctl exists --escaped

@@ -201,7 +201,8 @@ The namespace exists at once on this host. If the agent is in a cluster, the nam
 the hosts that have a namespace of this name; with --local, this host alone has the namespace.
 
 The namespace outlives a crash and an upgrade of the agent. A stop of the agent frees all pools:
-afterwards only the namespaces of the configuration ([[namespace]] in agent.toml) exist.)",
+afterwards only the namespaces of the configuration ([[namespace]] in agent.toml) exist. For the same
+reason only their evicted objects go to the disks of tier_paths.)",
       .footer = R"(EXAMPLES
   mcctl namespace create chat --size 8GiB
   mcctl namespace create batch --size 4GiB --quota 3GiB --local

@@ -38,7 +38,7 @@ void print_stat_text(const std::string& key, const mc_stat_info& info) {
   if (info.extent_count == 0) {
     fmt::print("key       {}\n", escape_key(key));
     fmt::print("length    {} ({} bytes)\n", format_bytes(info.length), format_count(info.length));
-    fmt::print("here      no; mcctl where shows who holds it\n");
+    fmt::print("pool      no: a disk of this host, or another host, has the object\n");
     return;
   }
   std::string pin(pin_name(info.pin));
@@ -83,8 +83,9 @@ Verb stat_verb(Context& context) {
 
 Shows length, version, checksum (CRC-64/XZ of the bytes, seeded with the hash of the key), pin
 and its remaining time, extents, group, and the hash of the parent's key. mcctl reads the shared
-index and does not read the object's bytes. If only other hosts hold the object, only its length
-is shown, which the master knows; "mcctl where" shows the holders.)",
+index and does not read the object's bytes. If the object is not in the pool of this host, but on
+its disks or on other hosts, only the length is shown. In a cluster, "mcctl where" shows where the
+object is.)",
       .footer = R"(EXAMPLES
   mcctl stat greeting
   mcctl stat --escaped 'block%00%01' --json

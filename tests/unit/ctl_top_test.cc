@@ -177,6 +177,50 @@ TEST(CtlTopSample, JunkOfAnAgentIsShownAsZeros) {
   EXPECT_THAT(plain_text(Json::Value(), {}), HasSubstr("pid 0"));
 }
 
+AgentLook look_with_disks(std::uint64_t work) {
+  AgentLook look = look_after(work);
+  Json::Value& tier = look.status["tier"];
+  tier["objects"] = 3000;
+  tier["demoted_bytes"] = u64((3u << 20) * work);
+  tier["read"] = u64(5 * work);
+  tier["read_bytes"] = u64((1u << 20) * work);
+  tier["lost_busy"] = u64(2 * work);
+  tier["lost_failed"] = u64(work);
+  for (int i = 0; i < 2; ++i) {
+    Json::Value disk;
+    disk["path"] = i == 0 ? "/mnt/a" : "/mnt/b";
+    disk["state"] = "serving";
+    disk["serving"] = true;
+    disk["bytes"] = u64(1u << 30);
+    disk["live_bytes"] = u64(1u << 28);
+    tier["disks"].append(disk);
+  }
+  return look;
+}
+
+TEST(CtlTopSample, DisksHaveTheirSumsAndRates) {
+  const Json::Value sample = sample_of(look_with_disks(2), look_with_disks(4), 2);
+  EXPECT_EQ(sample["tier"]["live_bytes"].asUInt(), 1u << 29);
+  EXPECT_EQ(sample["tier"]["lost_per_s"].asUInt(), 3u);
+  const std::string text = plain_text(sample, {});
+  for (const char* fact : {"disks 512 MiB of 2.00 GiB, 3,000 objects", "demoted 3.00 MiB/s",
+                           "read 5/s, 1.00 MiB/s", "evicted without a disk 3/s"}) {
+    EXPECT_THAT(text, HasSubstr(fact));
+  }
+  EXPECT_FALSE(usual_sample().isMember("tier"));
+}
+
+TEST(CtlTopSummary, ADiskThatDoesNotServeIsATrouble) {
+  AgentLook now = look_with_disks(2);
+  Json::Value& disk = now.status["tier"]["disks"][1];
+  disk["state"] = "failed";
+  disk["serving"] = false;
+  disk["problem"] = "Input/output error";
+  const std::vector<Paragraph> all = summary_of(sample_of(look_with_disks(1), now, 1));
+  EXPECT_TRUE(all.at(1).front().is_trouble);
+  EXPECT_EQ(all.at(1).front().text, "disk /mnt/b is failed: Input/output error");
+}
+
 // ---- Facts --------------------------------------------------------------------------------------
 
 TEST(CtlTopSummary, FactsNameRatesHitsLatenciesAndTurns) {

@@ -82,6 +82,19 @@ def test_a_disk_with_other_data_is_named_and_not_written(make_agent, tmp_path):
     assert f'disk="{foreign}" state=refused cause=' in log_of(agent)
 
 
+def test_top_and_stat_tell_of_objects_on_disks(make_agent, tmp_path):
+    agent = make_agent(tier_paths=tmp_path / "disk", tier_bytes="64MiB", pool_bytes="16MiB")
+    disks_of(agent)
+    with mckv.Client(agent.socket) as client:
+        client.put("key", b"x" * 4096)
+    assert mcctl("evict", "16MiB", agent=agent.socket).returncode == 0
+    until(lambda: disks_of(agent)[0]["puts"] == 1)
+    sample = mcctl("top", "--once", "--interval", "0.1", agent=agent.socket)
+    assert sample.returncode == 0 and ", 1 objects; demoted " in sample.stdout
+    stat = mcctl("stat", "key", agent=agent.socket)
+    assert stat.returncode == 0 and "pool      no: a disk of this host" in stat.stdout
+
+
 def test_a_disk_has_one_agent(make_agent, tmp_path):
     path = tmp_path / "disk"
     owner = make_agent(tier_paths=path, tier_bytes="64MiB")
