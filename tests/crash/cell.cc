@@ -72,6 +72,17 @@ Child Cell::start_client(bool armed) {
   return Child(command);
 }
 
+void Cell::evict_to_disk() {
+  Json::Value request;
+  request["verb"] = "evict";
+  request["namespace"] = name_space();
+  request["free_bytes"] = Json::Value::UInt64{order_.pool_mib << 20};
+  // A step of the agent is bounded. An agent that is dead answers nothing.
+  for (Json::Value answer = host_.ask(request);
+       answer["done"] == false && answer["exhausted"] == false; answer = host_.ask(request)) {
+  }
+}
+
 void Cell::wait_for_disk() {
   const bool written = host_.status_becomes([&](const Json::Value& status) {
     return pool_in(status, name_space())["limbo_bytes"].asUInt64() == 0;

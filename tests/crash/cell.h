@@ -56,6 +56,7 @@ class Cell {
   void resize(std::uint64_t pool_mib);
   void restart_agent();  // kill -9, and a new agent with the failpoints
   void kill_actor();
+  void evict_to_disk();                   // all objects without a pin
   void wait_for_disk();                   // until no evicted object is on its way to the disk
   void may_evict() { evicting_ = true; }  // from here on objects may be missing
   void prepare(const std::vector<std::string>& keys, std::size_t size = 4096);

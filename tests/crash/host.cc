@@ -248,17 +248,18 @@ std::string emptying_error(Host& host, const std::string& name) {
   request["verb"] = "ls";
   request["namespace"] = name;
   std::string problem;
-  std::uint64_t cursor = 0;
+  // A number; of objects on a disk, a text.
+  Json::Value cursor = 0;
   do {
-    request["cursor"] = Json::Value::UInt64{cursor};
+    request["cursor"] = cursor;
     const Json::Value listed = host.ask(request);
     for (const Json::Value& object : listed["objects"]) {
       const std::string key = object["key"].asString();
       const mc_status status = mc_remove(client->handle(), {key.data(), key.size()}, 0);
       if (status != MC_OK) problem = "remove " + key + ": " + mc_status_name(status);
     }
-    cursor = listed["cursor"].asUInt64();
-  } while (cursor != 0);
+    cursor = listed["cursor"];
+  } while (cursor != 0 && cursor != "");
   client.reset();
   if (!problem.empty()) return problem;
   const bool empty = host.status_becomes(

@@ -116,6 +116,7 @@ Names focus_of(const Scenario& story, Victim victim) {
   std::vector<const char*> others{usual.c_str()};
   // These scenarios meet the failpoints of puts and removals more quickly.
   if (story.on_disk) others.insert(others.end(), {"evict", "remove", "upsert"});
+  if (story.name == std::string_view("full_disk")) others.push_back("disk");
   for (const char* const other : others) {
     for (const std::string& name : reached_in(scenario(other), victim)) names.erase(name);
   }

@@ -114,6 +114,26 @@ void disk(Cell& cell) {
   cell.get("c-1");
 }
 
+// Fills a disk with objects of which each takes a segment. Those that were read stay, so the cleaner
+// copies them.
+void full_disk(Cell& cell) {
+  constexpr std::size_t kMost = 1152 * 1024;
+  cell.prepare({"by-0"});
+  cell.may_evict();
+  cell.open();
+  cell.begin();
+  int count = 0;
+  for (int round = 0; round < 9; ++round) {
+    for (int i = 0; i < 5; ++i) cell.put("c-" + std::to_string(count++), kMost);
+    if (round == 1) {
+      for (int i = 0; i < 4; ++i) cell.get("c-" + std::to_string(i));
+    }
+    cell.evict_to_disk();
+    cell.wait_for_disk();
+  }
+  for (int i = 0; i < count; ++i) cell.get("c-" + std::to_string(i));
+}
+
 void group(Cell& cell) {
   cell.prepare({"by-0"});
   cell.open();
@@ -220,6 +240,7 @@ const std::vector<Scenario>& scenarios() {
       {"remove", remove},
       {"evict", evict},
       {"disk", disk, false, true},
+      {"full_disk", full_disk, false, true},
       {"group", group},
       {"reserve", reserve},
       {"resize", resize},

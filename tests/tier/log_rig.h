@@ -88,6 +88,12 @@ class LogRig {
   void settle() {
     ASSERT_TRUE(turn_until([this] { return log_->idle(); }));
   }
+  // Of a long test. REQUIRES: nothing is under way.
+  void forget_ends() {
+    ends_.clear();
+    dropped_.clear();
+    values_.clear();
+  }
   std::optional<LogEnd> end_of(std::uint64_t ticket) const {
     const auto found = std::find_if(ends_.begin(), ends_.end(),
                                     [ticket](const LogEnd& end) { return end.ticket == ticket; });

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <random>
+
 #include "tier/log_rig.h"
 
 namespace mc::tier::testing {
@@ -163,6 +166,57 @@ TEST(TierLog, AFullDiskKeepsTheObjectsThatAreRead) {
   rig.power_cut();
   rig.recover();
   for (int hot = 0; hot < 50; ++hot) EXPECT_TRUE(rig.has(key_of(hot), 1));
+}
+
+// Each round writes the disk anew, with readers, upserts and removals.
+TEST(TierLog, ASoakKeepsAmplificationMemoryAndObjectsSteady) {
+  const char* const text = std::getenv("MC_TIER_ROUNDS");
+  const int rounds = text == nullptr ? 8 : std::atoi(text);
+  constexpr int kPutsOfRound = 1'600;
+  LogRig rig({});
+  rig.settle();
+  std::mt19937_64 random(7);
+  struct Round {
+    double amplification = 0;
+    std::uint64_t memory_bytes = 0, objects = 0;
+  };
+  std::vector<Round> seen;
+  int next = 0;
+  DiskLog::Counters before;
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kPutsOfRound; ++i) {
+      const bool again = next > 100 && random() % 10 == 0;
+      const int number = again ? next - 1 - static_cast<int>(random() % 100) : next++;
+      const std::uint64_t version = again ? 1'000'000u + static_cast<unsigned>(next) : 1;
+      ASSERT_TRUE(rig.turn_until([&] {
+        const auto put = rig.begin_put(key_of(number), version, 9'000);
+        return put || put.error() == Log::Refusal::kExists;
+      }));
+      if (i % 50 != 49) continue;
+      rig.settle();
+      for (int read = 0; read < 20; ++read) {
+        // Later objects are read more often.
+        const std::uint64_t back = random() % 1'000 * (random() % 1'000) / 1'000;
+        const auto got = rig.get(key_of(next - 1 - static_cast<int>(back)));
+        EXPECT_TRUE(!got || got->end.outcome == Outcome::kDone);
+      }
+      for (int gone = 0; gone < 5; ++gone) {
+        EXPECT_TRUE(rig.remove(key_of(next - 1 - static_cast<int>(random() % 1'000))));
+      }
+      rig.forget_ends();
+    }
+    const DiskReport report = rig.log().report()[0];
+    seen.push_back({static_cast<double>(report.log.written_bytes - before.written_bytes) /
+                        static_cast<double>(report.log.new_bytes - before.new_bytes),
+                    rig.log().memory_bytes(), rig.log().object_count()});
+    before = report.log;
+  }
+  // The disk is full from the third round on.
+  for (std::size_t i = 2; i < seen.size(); ++i) {
+    EXPECT_LT(seen[i].amplification, seen[2].amplification * 1.15) << "round " << i;
+    EXPECT_LE(seen[i].memory_bytes, seen[2].memory_bytes * 11 / 10) << "round " << i;
+    EXPECT_GE(seen[i].objects, seen[2].objects * 9 / 10) << "round " << i;
+  }
 }
 
 TEST(TierLog, IfCopiesRunShortTheObjectsThatAreReadMostStay) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "libmc/base/failpoint.h"
+
 namespace mc::tier {
 
 namespace {
@@ -96,6 +98,7 @@ void Cleaner::begin_with(std::uint32_t victim) {
   Segment& segment = segments_.at(victim_);
   segment.state = SegmentState::kCleaning;
   const bool empty = catalog_.live_units(victim_id()) == 0;
+  MC_FAILPOINT("clean.chosen");
   state_ = empty ? State::kVoiding : State::kReading;
   job_given_ = read_all_ = footer_damaged_ = false;
   next_erased_ = removals_found_ = 0;
@@ -146,6 +149,7 @@ std::optional<Job> Cleaner::next_job() {
 void Cleaner::take_end(JobEnd end, const TierEntry& expected) {
   if (state_ == State::kReading) return take_footer(std::move(end));
   if (state_ == State::kVoiding) {
+    MC_FAILPOINT("clean.voided");
     state_ = State::kErasing;
     return;
   }
@@ -288,6 +292,7 @@ void Cleaner::step() {
     if (walk_) return look_at_records();
     if (copies_under_way_ > 0) return;
     if (footer_damaged_) return read_all();
+    MC_FAILPOINT("clean.copied");
     state_ = State::kVoiding;
     job_given_ = false;
   } else if (state_ == State::kErasing) {
