@@ -2,7 +2,7 @@
 //
 // The agent's loop: serves the rings of active channels while work arrives, spins for a
 //   short time, then sleeps in epoll. Periodic work has its own deadlines.
-// Threads: run() is the loop.
+// Threads: all calls come from the loop's thread.
 // Owns: the loop's deadlines. The parts belong to the Agent.
 // Trusts: its parts.
 #pragma once

@@ -271,7 +271,6 @@ bool TieredPools::write_pools() {
     const std::uint64_t all = store.pool().reserved_bytes();
     if (store.evict_towards(all) == ObjectStore::Evicting::kMore) return true;
   }
-  writes_pins_ = true;
   for (const auto& [tenant, pool] : pools_) {
     if (end_some_pins(*pool)) return true;
   }
@@ -296,6 +295,7 @@ bool TieredPools::end_some_pins(Pool& pool) {
     const shm::Entry& entry = index.entry(pool.next_unpinned);
     if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
     if (key_field(entry).pin != MC_PIN_HARD) continue;
+    writes_pins_ = true;
     static_cast<void>(store.set_pin(index.key_of(pool.next_unpinned), MC_PIN_NONE, 0));
   }
   return more;

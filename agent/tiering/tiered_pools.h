@@ -116,7 +116,7 @@ class TieredPools final : public LocalDisks {
   };
 
   Pool& pool_of(const Tenant& tenant) const { return *pools_.at(&tenant); }
-  static bool end_some_pins(Pool& pool);
+  bool end_some_pins(Pool& pool);
   void remove(Pool& pool, const std::shared_ptr<RemoteRequest>& request, std::size_t item);
   void end_removal(const tier::LogEnd& end);
   bool begin(Drop& drop);

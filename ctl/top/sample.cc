@@ -228,8 +228,12 @@ Json::Value tier_of(const AgentLook& before, const AgentLook& now, Interval inte
   const Json::Value& old = field(before.status, "tier");
   Json::Value out;
   copy_fields(out, tier, {"objects", "recovering"});
-  out["live_bytes"] = sum_of(array_field(tier, "disks"), "live_bytes");
-  out["bytes"] = sum_of(array_field(tier, "disks"), "bytes");
+  Json::Value in_use(Json::arrayValue);
+  for (const Json::Value& disk : array_field(tier, "disks")) {
+    if (flag_field(disk, "serving")) in_use.append(disk);
+  }
+  out["live_bytes"] = sum_of(in_use, "live_bytes");
+  out["bytes"] = sum_of(in_use, "bytes");
   out["demoted_bytes_per_s"] = interval.rate(old, tier, "demoted_bytes");
   out["read_bytes_per_s"] = interval.rate(old, tier, "read_bytes");
   out["reads_per_s"] = interval.rate(old, tier, "read");
@@ -240,7 +244,7 @@ Json::Value tier_of(const AgentLook& before, const AgentLook& now, Interval inte
   out["disks"] = Json::Value(Json::arrayValue);
   for (const Json::Value& disk : array_field(tier, "disks")) {
     Json::Value item;
-    copy_fields(item, disk, {"path", "state", "serving", "problem"});
+    copy_fields(item, disk, {"path", "state", "problem"});
     out["disks"].append(std::move(item));
   }
   return out;

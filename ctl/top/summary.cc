@@ -78,16 +78,16 @@ Paragraph cluster_facts(const Json::Value& sample) {
           {"remote gets " + count_rate(rates, "remote_gets_per_s")}};
 }
 
-// The disks that do not serve come first.
+// The disks that have lost their objects come first.
 Paragraph tier_facts(const Json::Value& tier) {
   Paragraph facts;
   for (const Json::Value& disk : array_field(tier, "disks")) {
-    if (flag_field(disk, "serving")) continue;
+    const std::string state = text_field(disk, "state");
+    if (state != "refused" && state != "failed") continue;
     const std::string problem = printable(text_field(disk, "problem"));
-    facts.push_back(
-        {fmt::format("disk {} is {}{}", printable(text_field(disk, "path")),
-                     printable(text_field(disk, "state")), problem.empty() ? "" : ": " + problem),
-         true});
+    facts.push_back({fmt::format("disk {} is {}{}", printable(text_field(disk, "path")), state,
+                                 problem.empty() ? "" : ": " + problem),
+                     true});
   }
   facts.push_back(
       {fmt::format("disks {} of {}, {} objects", bytes_field(tier, "live_bytes"),

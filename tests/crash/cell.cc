@@ -77,9 +77,12 @@ void Cell::evict_to_disk() {
   request["verb"] = "evict";
   request["namespace"] = name_space();
   request["free_bytes"] = Json::Value::UInt64{order_.pool_mib << 20};
-  // A step of the agent is bounded. An agent that is dead answers nothing.
-  for (Json::Value answer = host_.ask(request);
-       answer["done"] == false && answer["exhausted"] == false; answer = host_.ask(request)) {
+  // A step of the agent is bounded. After a kill, the next agent answers.
+  for (;;) {
+    const Json::Value answer = host_.ask(request);
+    if (!answer["done"].isBool()) return fail("evict: " + answer.toStyledString());
+    if (answer["done"].asBool() || answer["exhausted"].asBool()) return;
+    if (answer["evicted"] == 0) wait_for_disk();
   }
 }
 

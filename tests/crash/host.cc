@@ -259,7 +259,8 @@ std::string emptying_error(Host& host, const std::string& name) {
       if (status != MC_OK) problem = "remove " + key + ": " + mc_status_name(status);
     }
     cursor = listed["cursor"];
-  } while (cursor != 0 && cursor != "");
+    if (cursor.isNull()) problem = "ls: " + listed.toStyledString();
+  } while (!cursor.empty() && cursor != 0 && cursor != "");
   client.reset();
   if (!problem.empty()) return problem;
   const bool empty = host.status_becomes(

@@ -114,8 +114,8 @@ void disk(Cell& cell) {
   cell.get("c-1");
 }
 
-// Fills a disk with objects of which each takes a segment. Those that were read stay, so the cleaner
-// copies them.
+// Fills a disk. Each object takes a segment, which has 2 MiB on a disk of 64 MiB. Objects that were
+// read stay, so the cleaner copies them.
 void full_disk(Cell& cell) {
   constexpr std::size_t kMost = 1152 * 1024;
   cell.prepare({"by-0"});

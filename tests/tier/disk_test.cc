@@ -32,7 +32,7 @@ namespace {
 using Kind = BlockOperation::Kind;
 
 constexpr std::uint64_t kContractBytes = 4u << 20;
-constexpr DiskSize kContractSize{.bytes = kContractBytes, .sector_bytes = 512};
+constexpr DiskShape kContractShape{.bytes = kContractBytes, .sector_bytes = 512};
 
 struct Maker {
   const char* name;
@@ -44,13 +44,13 @@ struct Maker {
 const Maker kMakers[] = {
     {"Uring", true,
      [](Fd fd) -> Result<std::unique_ptr<Disk>> {
-       auto disk = UringDisk::create(fd, kContractSize);
+       auto disk = UringDisk::create(fd, kContractShape);
        if (!disk) return fail(disk.error());
        return std::unique_ptr<Disk>(std::move(*disk));
      }},
     {"Threaded", true,
      [](Fd fd) -> Result<std::unique_ptr<Disk>> {
-       auto disk = ThreadedDisk::create(std::move(fd), kContractSize);
+       auto disk = ThreadedDisk::create(std::move(fd), kContractShape);
        if (!disk) return fail(disk.error());
        return std::unique_ptr<Disk>(std::move(*disk));
      }},
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, DiskContract, ::testing::ValuesIn(kMakers),
                          [](const auto& maker) { return std::string(maker.param.name); });
 
 TEST_P(DiskContract, HasTheBytesAndTheDepthOfItsMaker) {
-  EXPECT_EQ(disk_->size().bytes, kContractBytes);
+  EXPECT_EQ(disk_->shape().bytes, kContractBytes);
   EXPECT_GE(disk_->depth(), 32u);
 }
 
@@ -142,7 +142,7 @@ TEST_P(DiskContract, ReadsSectors) {
   const BlockMemory block(kBlockBytes);
   for (std::size_t i = 0; i < kBlockBytes; ++i) block.data()[i] = static_cast<std::byte>(i / 512);
   ASSERT_EQ(run(Kind::kWrite, kBlockBytes, &block), 0);
-  const std::uint32_t sector = disk_->size().sector_bytes;
+  const std::uint32_t sector = disk_->shape().sector_bytes;
   ASSERT_EQ(sector, 512u);
   const BlockMemory read(2 * sector);
   ASSERT_EQ(run(Kind::kRead, kBlockBytes + 3 * sector, &read), 0);

@@ -20,11 +20,12 @@ class WorkerRig {
     worker = std::make_unique<DiskWorker>(std::move(disk));
   }
   void write(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes, bool durable,
-             std::byte with = std::byte{7}) {
+             std::byte with = std::byte{7}, bool soon = false) {
     Job job{.kind = Job::Kind::kWrite, .id = id, .offset = offset, .bytes = bytes};
     job.own.assign(bytes, with);
     job.pieces.push_back({job.own.data(), bytes});
     job.durable = durable;
+    job.soon = soon;
     worker->submit(std::move(job));
   }
   void read(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) {
@@ -76,6 +77,43 @@ TEST(DiskWorker, OneFlushServesManyWrites) {
   for (std::uint64_t id = 1; id <= 32; ++id) rig.write(id, id * 65536, 65536, true);
   EXPECT_EQ(rig.run().size(), 32u);
   EXPECT_LE(rig.model->counts().flushes, 4u);
+}
+
+TEST(DiskWorker, WritesThatEndTogetherShareAFlushAlsoIfAClientWaits) {
+  WorkerRig rig;
+  for (std::uint64_t id = 1; id <= 12; ++id)
+    rig.write(id, id * 4096, 4096, true, std::byte{7}, true);
+  EXPECT_EQ(rig.run().size(), 12u);
+  EXPECT_EQ(rig.model->counts().flushes, 1u);
+}
+
+TEST(DiskWorker, WritesGoOnDuringAFlush) {
+  WorkerRig rig;
+  rig.model->set_speed({.write_ns = 50'000, .flush_ns = 50'000'000});
+  for (std::uint64_t id = 1; id <= 40; ++id) rig.write(id, 0, 1 << 20, true);
+  for (int i = 0; i < 1'000 && rig.model->counts().flushes == 0; ++i) rig.step();
+  EXPECT_GE(rig.model->counts().writes, 32u);
+  EXPECT_EQ(rig.run().size(), 40u);
+}
+
+TEST(DiskWorker, TheCallerHearsOfAReadBeforeAllAreProcessed) {
+  WorkerRig rig;
+  for (std::uint64_t id = 1; id <= 8; ++id) rig.read(id, id * 65536, 40'960);
+  for (int i = 0; i < 100 && rig.ends.empty(); ++i) {
+    rig.step();
+    rig.worker->take_ended(rig.ends);
+  }
+  EXPECT_EQ(rig.ends.size(), 2u);
+  EXPECT_EQ(rig.worker->next_work_ns(), 0u);
+  EXPECT_EQ(rig.run().size(), 8u);
+}
+
+TEST(DiskWorker, EndsWithReadsThatAreNotProcessed) {
+  WorkerRig rig;
+  for (std::uint64_t id = 1; id <= 8; ++id) rig.read(id, id * 65536, 40'960);
+  while (rig.worker->next_work_ns() != 0) rig.step();
+  rig.worker->give_up();
+  rig.worker->close();
 }
 
 TEST(DiskWorker, AWriteIsDurableOnlyWithAllWritesThatBeganBefore) {

@@ -250,7 +250,7 @@ TEST(TierFaults, ADiskEmptiesItselfWhileItIsRead) {
 int damage_removals(LogRig& rig) {
   int found = 0;
   std::vector<std::byte> bytes(sizeof(RecordHeader));
-  for (std::uint64_t at = kFirstSegmentOffset; at + bytes.size() <= rig.disk().size().bytes;
+  for (std::uint64_t at = kFirstSegmentOffset; at + bytes.size() <= rig.disk().shape().bytes;
        at += kUnitBytes) {
     rig.disk().image().read(at, bytes);
     RecordHeader header;

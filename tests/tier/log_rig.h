@@ -45,6 +45,7 @@ class LogRig {
     std::uint64_t segment_bytes = kSmallestSegmentBytes;
     std::uint64_t seed = 1;
     std::uint64_t batch_bytes = 1 << 20;
+    std::uint32_t sector_bytes = kSectorBytes;  // of reads
   };
 
   explicit LogRig(const Plan& plan)
@@ -201,6 +202,7 @@ class LogRig {
       auto disk = std::make_unique<ModelDisk>(plan_.disk_bytes, seed_++, images_[i]);
       disk->set_speed(
           {.read_ns = 50'000, .write_ns = 30'000, .flush_ns = 400'000, .block_ns = 1'000});
+      disk->set_read_sector(plan_.sector_bytes);
       disk->set_now(now_ns_);
       disks_[i] = disk.get();
       workers_.push_back(std::make_unique<DiskWorker>(std::move(disk)));

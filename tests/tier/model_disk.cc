@@ -100,7 +100,7 @@ void ModelDisk::check(const BlockOperation& operation) const {
     return;
   }
   if (operation.bytes == 0) refuse("no bytes");
-  if ((operation.offset | operation.bytes) % kSectorBytes != 0) {
+  if ((operation.offset | operation.bytes) % read_sector_bytes_ != 0) {
     refuse("offset or size is no multiple of a sector");
   }
   if ((operation.kind == Kind::kWrite && (operation.offset | operation.bytes) % kBlockBytes != 0) ||

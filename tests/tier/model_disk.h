@@ -97,6 +97,8 @@ class ModelDisk : public Disk {
   void misdirect_next_write(std::uint64_t offset);
   // The next write ends without an error and lands nowhere.
   void lose_next_write() { loses_next_ = true; }
+  // DiskShape::sector_bytes. Power cuts keep or lose kSectorBytes in any case.
+  void set_read_sector(std::uint32_t bytes) { read_sector_bytes_ = bytes; }
   // Ends all faults of set_faults(), set_slowness() and the calls above.
   void heal();
   // All operations end with ENODEV, those under way too, for ever.
@@ -117,7 +119,7 @@ class ModelDisk : public Disk {
   std::uint32_t under_way() const { return under_way_; }
   const DiskCounts& counts() const { return counts_; }
 
-  DiskSize size() const override { return {.bytes = bytes_, .sector_bytes = kSectorBytes}; }
+  DiskShape shape() const override { return {.bytes = bytes_, .sector_bytes = read_sector_bytes_}; }
   std::uint32_t depth() const override { return depth_; }
   void submit(const BlockOperation& operation) override;
   void take_ended(std::vector<BlockEnd>& ended) override;
@@ -172,6 +174,7 @@ class ModelDisk : public Disk {
   void tear(SparseBytes& image, std::uint64_t offset, std::span<const std::byte> bytes);
 
   const std::uint64_t bytes_;
+  std::uint32_t read_sector_bytes_ = kSectorBytes;
   const std::uint32_t depth_;
   std::uint64_t random_;
   DiskFaults faults_;

@@ -60,7 +60,8 @@ TEST_F(OpenDisk, MakesAFileThatIsAbsent) {
   ASSERT_TRUE(opened) << opened.error().to_string();
   EXPECT_TRUE(opened->created);
   EXPECT_EQ(opened->path, path());
-  EXPECT_EQ(opened->disk->size().bytes, 64 * kMiB);
+  EXPECT_EQ(opened->disk->shape().bytes, 64 * kMiB);
+  EXPECT_EQ(kBlockBytes % opened->disk->shape().sector_bytes, 0u);
   struct stat found {};
   ASSERT_EQ(::stat(path().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777u, 0600u);
@@ -104,7 +105,7 @@ TEST_F(OpenDisk, MakesItsFileInADirectory) {
     ASSERT_TRUE(opened) << opened.error().to_string();
     EXPECT_EQ(opened->created, first);
     EXPECT_EQ(opened->path, folder_.file("mc.tier"));
-    EXPECT_EQ(opened->disk->size().bytes, 64 * kMiB);
+    EXPECT_EQ(opened->disk->shape().bytes, 64 * kMiB);
   }
 }
 
@@ -113,7 +114,7 @@ TEST_F(OpenDisk, KeepsTheContentOfAFile) {
   auto opened = open_disk({path(), 0});
   ASSERT_TRUE(opened) << opened.error().to_string();
   EXPECT_FALSE(opened->created);
-  EXPECT_EQ(opened->disk->size().bytes, 65 * kMiB);
+  EXPECT_EQ(opened->disk->shape().bytes, 65 * kMiB);
   EXPECT_EQ(begin_of_file(), "kept");
   EXPECT_EQ(std::filesystem::file_size(path()), 65 * kMiB + 1);
 }
@@ -127,7 +128,7 @@ TEST_F(OpenDisk, LetsAShortFileGrowAndKeepsItsContent) {
   auto opened = open_disk({path(), 65 * kMiB});
   ASSERT_TRUE(opened) << opened.error().to_string();
   EXPECT_FALSE(opened->created);
-  EXPECT_EQ(opened->disk->size().bytes, 65 * kMiB);
+  EXPECT_EQ(opened->disk->shape().bytes, 65 * kMiB);
   EXPECT_EQ(begin_of_file(), "kept");
 }
 
@@ -142,7 +143,7 @@ TEST_F(OpenDisk, UsesTheFirstBytesOfALongerFile) {
   make_file(80 * kMiB);
   auto opened = open_disk({path(), 64 * kMiB});
   ASSERT_TRUE(opened) << opened.error().to_string();
-  EXPECT_EQ(opened->disk->size().bytes, 64 * kMiB);
+  EXPECT_EQ(opened->disk->shape().bytes, 64 * kMiB);
   EXPECT_EQ(std::filesystem::file_size(path()), 80 * kMiB);
 }
 

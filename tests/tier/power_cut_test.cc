@@ -184,7 +184,7 @@ TEST(PowerCut, NoObjectIsLostOrComesBackOnADiskWithRoom) {
 }
 
 TEST(PowerCut, NoObjectIsLostOrComesBackOnDisksWithRoom) {
-  hammer_seeds({.disks = 3, .disk_bytes = 64 << 20}, false, 2);
+  hammer_seeds({.disks = 3, .disk_bytes = 64 << 20, .sector_bytes = kBlockBytes}, false, 2);
 }
 
 TEST(PowerCut, NoObjectIsLostOrComesBackInLargeSegmentsWithSmallBatches) {
@@ -198,7 +198,7 @@ TEST(PowerCut, NoObjectComesBackOnADiskThatIsCleanedAllTheTime) {
 
 // Records of an earlier use of a segment stand at the same places as those of the next use.
 TEST(PowerCut, NoObjectComesBackIfAllHaveTheSameSize) {
-  hammer_seeds({.disk_bytes = 4 << 20}, true, 3, 9'000);
+  hammer_seeds({.disk_bytes = 4 << 20, .sector_bytes = kBlockBytes}, true, 3, 9'000);
 }
 
 TEST(PowerCut, NoObjectComesBackOnTheSmallestDisk) {

@@ -14,6 +14,8 @@
 
 #include "agent/cluster/namespace/index_walks.h"
 #include "agent/cluster/publish/announcer.h"
+#include "libmc/base/clock.h"
+#include "patience.h"
 #include "tier/tiered_rig.h"
 #include "unit/scripted_master.h"
 
@@ -105,7 +107,9 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
   // Until the walk has answered. meanwhile: called between the steps.
   template <typename Answer>
   void finish_walk(const std::optional<Answer>& answer, const std::function<void()>& meanwhile) {
-    for (int i = 0; i < 100'000 && !answer; ++i) {
+    // In real time: a pattern is matched by another thread.
+    const std::uint64_t end_ns = mc::now_ns() + kWatchdogNs;
+    while (!answer && mc::now_ns() < end_ns) {
       walks_.turn(UINT64_MAX);
       if (walks_.next_ns() != 0) turn();  // the walk waits for a disk
       if (meanwhile) meanwhile();
@@ -136,6 +140,7 @@ class SharedDisksTest : public TieredRig, public ArrivalListener {
                 [&](const Result<metadata::wire::ListAnswer>& said) { answer = *said; });
     finish_walk(answer, meanwhile);
     std::vector<std::string> keys;
+    if (!answer) return keys;
     for (const metadata::wire::ListedKey& key : answer->keys) {
       keys.push_back(key.key);
       EXPECT_EQ(key.bytes, kObjectBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A disk of the tier: a file or a block device that reads, writes and flushes whole blocks,
+// A disk of the tier: a file or a block device that reads, writes and flushes,
 //   asynchronously. Offsets, sizes and addresses are multiples of kBlockBytes; offset and size of a
 //   read may be multiples of a sector. UringDisk and ThreadedDisk are the real ones (open_disk.h);
 //   the tests have a model disk with faults.
@@ -38,7 +38,7 @@ struct BlockEnd {
   int error = 0;
 };
 
-struct DiskSize {
+struct DiskShape {
   std::uint64_t bytes = 0;                   // a multiple of kBlockBytes
   std::uint32_t sector_bytes = kBlockBytes;  // a divisor of kBlockBytes
 };
@@ -48,10 +48,10 @@ class Disk {
   // Waits for the operations under way.
   virtual ~Disk() = default;
 
-  virtual DiskSize size() const = 0;
+  virtual DiskShape shape() const = 0;
   virtual std::uint32_t depth() const = 0;  // operations that may be under way at once
   // Begins an operation. The call does not wait for the disk. REQUIRES: fewer than depth()
-  // operations are under way, the range lies within the disk, and the numbers are multiples as above.
+  // operations are under way, the range lies within the disk, and offset, size and address are multiples as above.
   virtual void submit(const BlockOperation& operation) = 0;
   // Appends the operations that have ended.
   virtual void take_ended(std::vector<BlockEnd>& ended) = 0;

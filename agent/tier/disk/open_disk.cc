@@ -257,11 +257,11 @@ Result<Access> set_direct(const std::string& path, int fd) {
   return Access{};
 }
 
-Result<std::unique_ptr<Disk>> make_disk(Fd fd, DiskSize size, bool& uring) {
-  auto over_ring = UringDisk::create(fd, size);
+Result<std::unique_ptr<Disk>> make_disk(Fd fd, DiskShape shape, bool& uring) {
+  auto over_ring = UringDisk::create(fd, shape);
   uring = over_ring.has_value();
   if (uring) return std::unique_ptr<Disk>(std::move(*over_ring));
-  auto over_threads = ThreadedDisk::create(std::move(fd), size);
+  auto over_threads = ThreadedDisk::create(std::move(fd), shape);
   if (!over_threads) return fail(over_threads.error());
   return std::unique_ptr<Disk>(std::move(*over_threads));
 }

@@ -13,10 +13,10 @@
 
 namespace mc::tier {
 
-ThreadedDisk::ThreadedDisk(Fd fd, DiskSize size) : fd_(std::move(fd)), size_(size) {}
+ThreadedDisk::ThreadedDisk(Fd fd, DiskShape shape) : fd_(std::move(fd)), shape_(shape) {}
 
-Result<std::unique_ptr<ThreadedDisk>> ThreadedDisk::create(Fd fd, DiskSize size) {
-  std::unique_ptr<ThreadedDisk> disk(new ThreadedDisk(std::move(fd), size));
+Result<std::unique_ptr<ThreadedDisk>> ThreadedDisk::create(Fd fd, DiskShape shape) {
+  std::unique_ptr<ThreadedDisk> disk(new ThreadedDisk(std::move(fd), shape));
   try {
     for (std::uint32_t i = 0; i < kThreads; ++i) {
       disk->threads_.emplace_back([owner = disk.get()] { owner->work(); });

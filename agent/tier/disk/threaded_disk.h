@@ -26,11 +26,11 @@ class ThreadedDisk : public Disk {
   static constexpr std::uint32_t kThreads = 8;
 
   // Errors: MC_NO_MEMORY if the process gets no more threads.
-  static Result<std::unique_ptr<ThreadedDisk>> create(Fd fd, DiskSize size);
+  static Result<std::unique_ptr<ThreadedDisk>> create(Fd fd, DiskShape shape);
   // Waits for the operations under way.
   ~ThreadedDisk() override;
 
-  DiskSize size() const override { return size_; }
+  DiskShape shape() const override { return shape_; }
   std::uint32_t depth() const override { return kDepth; }
   void submit(const BlockOperation& operation) override MC_EXCLUDES(mutex_);
   void take_ended(std::vector<BlockEnd>& ended) override MC_EXCLUDES(mutex_);
@@ -38,12 +38,12 @@ class ThreadedDisk : public Disk {
   void wake() override MC_EXCLUDES(mutex_);
 
  private:
-  ThreadedDisk(Fd fd, DiskSize size);
+  ThreadedDisk(Fd fd, DiskShape shape);
   void work() MC_EXCLUDES(mutex_);
   int carry_out(const BlockOperation& operation) const;
 
   const Fd fd_;
-  const DiskSize size_;
+  const DiskShape shape_;
   Mutex mutex_;
   Condition submitted_;
   Condition ended_or_woken_;

@@ -31,14 +31,14 @@ bool must_try_later(int result) {
 
 }  // namespace
 
-UringDisk::UringDisk(DiskSize size) : size_(size) {
+UringDisk::UringDisk(DiskShape shape) : shape_(shape) {
   for (std::uint32_t index = kDepth; index > 0; --index) free_.push_back(index - 1);
 }
 
-Result<std::unique_ptr<UringDisk>> UringDisk::create(Fd& fd, DiskSize size) {
+Result<std::unique_ptr<UringDisk>> UringDisk::create(Fd& fd, DiskShape shape) {
   auto wakeup = make_eventfd();
   if (!wakeup) return fail(wakeup.error());
-  std::unique_ptr<UringDisk> disk(new UringDisk(size));
+  std::unique_ptr<UringDisk> disk(new UringDisk(shape));
   disk->wakeup_ = std::move(*wakeup);
   if (Status status = disk->make_ring(); !status.ok()) return fail(status);
   disk->fd_ = std::move(fd);

@@ -32,13 +32,13 @@ class UringDisk : public Disk {
   // Takes the descriptor, but leaves it with the caller after an error.
   // Errors: MC_UNSUPPORTED if the kernel has no io_uring, forbids it, or is older than 5.11;
   // MC_NO_MEMORY.
-  static Result<std::unique_ptr<UringDisk>> create(Fd& fd, DiskSize size);
+  static Result<std::unique_ptr<UringDisk>> create(Fd& fd, DiskShape shape);
   UringDisk(const UringDisk&) = delete;
   UringDisk& operator=(const UringDisk&) = delete;
   // Waits for the operations under way.
   ~UringDisk() override;
 
-  DiskSize size() const override { return size_; }
+  DiskShape shape() const override { return shape_; }
   std::uint32_t depth() const override { return kDepth; }
   void submit(const BlockOperation& operation) override;
   void take_ended(std::vector<BlockEnd>& ended) override;
@@ -54,7 +54,7 @@ class UringDisk : public Disk {
     std::uint32_t repeats = 0;
   };
 
-  explicit UringDisk(DiskSize size);
+  explicit UringDisk(DiskShape shape);
   Status make_ring();
   void begin();
   void fill(std::uint32_t index);
@@ -65,7 +65,7 @@ class UringDisk : public Disk {
   void on_result(std::uint32_t index, int result);
   void end(std::uint32_t index, int error);
 
-  const DiskSize size_;
+  const DiskShape shape_;
   Fd fd_;
   Fd wakeup_;
   io_uring ring_{};

@@ -69,7 +69,7 @@ class DiskJobs {
   // Appends the jobs that have ended.
   virtual void take_ended(std::vector<JobEnd>& ended) = 0;
   // From now on no piece is read or written, whatever the disk does. Jobs may end no more. Waits for no
-  // longer than a copy of 1 MiB.
+  // longer than a copy of about 1 MiB.
   virtual void give_up() = 0;
 };
 

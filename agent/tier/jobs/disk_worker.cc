@@ -32,7 +32,7 @@ void DiskWorker::close() { disk_.reset(); }
 
 void DiskWorker::submit(Job job) {
   Running running;
-  const std::uint64_t sector = disk_->size().sector_bytes;
+  const std::uint64_t sector = disk_->shape().sector_bytes;
   running.begin = job.offset / sector * sector;
   running.end = round_up(job.offset + job.bytes, sector);
   running.submitted = running.processed = running.begin;
@@ -53,12 +53,20 @@ void DiskWorker::take_ended(std::vector<JobEnd>& ended) {
 void DiskWorker::do_work(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   begin_parts();
-  new_ends_.clear();
-  disk_->take_ended(new_ends_);
-  block_ends_.insert(block_ends_.end(), new_ends_.begin(), new_ends_.end());
-  for (std::size_t i = 0; i < kEndsAtOnce && !block_ends_.empty(); ++i) {
-    end_part(block_ends_.front());
-    block_ends_.pop_front();
+  block_ends_.clear();
+  disk_->take_ended(block_ends_);
+  for (const BlockEnd& end : block_ends_) {
+    const Running* const running = parts_[end.cookie].running;
+    if (running != nullptr && running->job.kind != Job::Kind::kWrite) {
+      read_ends_.push_back(end);
+    } else {
+      end_part(end);
+    }
+  }
+  for (std::uint64_t bytes = 0; bytes < kReadAtOnceBytes && !read_ends_.empty();) {
+    bytes += parts_[read_ends_.front().cookie].bytes;
+    end_part(read_ends_.front());
+    read_ends_.pop_front();
   }
   maybe_flush();
   begin_parts();
@@ -73,7 +81,7 @@ void DiskWorker::begin_parts() {
 }
 
 std::uint64_t DiskWorker::next_work_ns() const {
-  if (!block_ends_.empty()) return 0;
+  if (!read_ends_.empty()) return 0;
   if (flushing_ || written_.empty() || flush_waits_for_a_write()) return UINT64_MAX;
   return oldest_written_ns_ + kFlushDelayNs;
 }
@@ -88,7 +96,7 @@ DiskWorker::Running* DiskWorker::next_running() {
   for (std::size_t urgency = 0; urgency < kUrgencies && read_parts_ < most_reads; ++urgency) {
     if (!waiting_[urgency].empty()) return &waiting_[urgency].front();
   }
-  const bool may_write = reads_ == 0 || writes_under_way_ < kWritesBesideReads;
+  const bool may_write = writes_under_way_ < (reads_ == 0 ? kMostWrites : kWritesBesideReads);
   auto& writes = waiting_[kUrgencies];
   return may_write && !writes.empty() ? &writes.front() : nullptr;
 }

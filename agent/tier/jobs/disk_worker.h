@@ -3,8 +3,8 @@
 // Does the jobs of a disk in parts of about 1 MiB, several at once. A write gathers its pieces into
 //   an aligned buffer. A read of a record copies the object out of such a buffer and sums the bytes
 //   in the same pass.
-//   Reads come first: while a read waits or is under way, writes have four operations. Reads leave these
-//   four free. Writes begin in the order of their submission.
+//   Reads come first: while a read waits or is under way, writes have four operations, else sixteen. Reads leave four
+//   free. Writes begin in the order of their submission.
 //   One flush serves all writes that have ended before the flush began.
 // Threads: one, but for give_up(). Time comes with the calls, so that a simulation can own the time.
 // Owns: the disk, the buffers (about 1 MiB for each operation of the disk's depth).
@@ -34,7 +34,7 @@ class DiskWorker : public DiskJobs {
   DiskWorker(const DiskWorker&) = delete;
   DiskWorker& operator=(const DiskWorker&) = delete;
 
-  std::uint64_t disk_bytes() const override { return disk_->size().bytes; }
+  std::uint64_t disk_bytes() const override { return disk_->shape().bytes; }
   void submit(Job job) override;
   void take_ended(std::vector<JobEnd>& ended) override;
   // From any thread.
@@ -79,9 +79,10 @@ class DiskWorker : public DiskJobs {
   };
   // 1 MiB, and what a batch or a record of 1 MiB has around its objects.
   static constexpr std::uint64_t kPartBytes = (1 << 20) + (32 << 10);
+  static constexpr std::uint32_t kMostWrites = 16;  // a later read waits behind these
   static constexpr std::uint32_t kWritesBesideReads = 4;
-  // The caller hears of these, and gives the disk new reads, while the others are copied and summed.
-  static constexpr std::size_t kEndsAtOnce = 4;
+  // Parts of reads to copy and sum before the caller hears of these reads and gives the disk new ones.
+  static constexpr std::uint64_t kReadAtOnceBytes = 64 << 10;
   static constexpr std::uint64_t kFlushDelayNs = 20'000'000;
   static constexpr std::uint64_t kFlushBytes = 16 << 20;
 
@@ -130,8 +131,8 @@ class DiskWorker : public DiskJobs {
   bool flushing_ = false;
   std::uint64_t flush_covers_ = 0;  // numbers below this are durable after the flush under way
   std::vector<JobEnd> ended_;
-  std::deque<BlockEnd> block_ends_;  // not yet processed
-  std::vector<BlockEnd> new_ends_;
+  std::vector<BlockEnd> block_ends_;
+  std::deque<BlockEnd> read_ends_;  // not yet processed
   std::vector<Buffer> small_buffers_, large_buffers_;
 };
 

@@ -593,7 +593,8 @@ void DiskLog::take_dropped(std::vector<Dropped>& dropped) {
 
 bool DiskLog::idle() const {
   return tasks_.empty() && open_[0].waiting.empty() && open_[1].waiting.empty() &&
-         (failed_ || (recovery_->done() && sealing_.empty() && !cleaner_.active()));
+         (failed_ || (recovery_->done() && sealing_.empty() && !cleaner_.active() &&
+                      !should_clean() && !catalog_.has_shadowed(superblock_.disk)));
 }
 
 }  // namespace mc::tier
