@@ -54,8 +54,10 @@ TEST(TierLog, AfterAStartTheLatestObjectsAreFoundFirst) {
   }
   rig.settle();
   rig.kill();
-  const ObjectName latest{key_of(count - 1), LogRig::kNamespace};
-  ASSERT_TRUE(rig.turn_until([&] { return rig.log().find(latest) != nullptr; }));
+  const std::string latest = key_of(count - 1);
+  ASSERT_TRUE(rig.turn_until([&] {
+    return rig.log().find({latest, LogRig::kNamespace}) != nullptr;
+  }));
   EXPECT_EQ(rig.log().find({key_of(0), LogRig::kNamespace}), nullptr);
   rig.recover();
   EXPECT_EQ(present(rig, count), count);
