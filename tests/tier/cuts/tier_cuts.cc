@@ -230,19 +230,18 @@ class Writer {
 
 class Image {
  public:
-  Image() : bytes_(kLeastDiskBytes) {}
   void apply(std::uint64_t offset, std::span<const std::byte> data) {
-    if (offset > bytes_.size() || data.size() > bytes_.size() - offset)
+    if (offset > bytes().size() || data.size() > bytes().size() - offset)
       die("a write past the disk");
-    std::memcpy(bytes_.data() + offset, data.data(), data.size());
+    std::memcpy(bytes().data() + offset, data.data(), data.size());
   }
   void copy_to(const std::string& device) const {
-    const Fd fd(::open(device.c_str(), O_WRONLY | O_CLOEXEC));
+    const Fd fd(::open(device.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
     if (!fd) die("cannot open " + device);
-    for (std::size_t at = 0; at < bytes_.size();) {
+    for (std::size_t at = 0; at < bytes().size();) {
       const ssize_t written =
-          ::pwrite(fd.get(), bytes_.data() + at, std::min<std::size_t>(bytes_.size() - at, 4 << 20),
-                   static_cast<off_t>(at));
+          ::pwrite(fd.get(), bytes().data() + at,
+                   std::min<std::size_t>(bytes().size() - at, 4 << 20), static_cast<off_t>(at));
       if (written <= 0) die("cannot write " + device);
       at += static_cast<std::size_t>(written);
     }
@@ -250,13 +249,20 @@ class Image {
   }
   bool is_on(const std::string& device) const {
     std::ifstream file(device, std::ios::binary);
-    std::vector<std::byte> found(bytes_.size());
+    std::vector<std::byte> found(bytes().size());
     file.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(found.size()));
-    return file && found == bytes_;
+    return file && std::ranges::equal(found, bytes());
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  // As O_DIRECT wants the memory.
+  struct alignas(kBlockBytes) Block {
+    std::array<std::byte, kBlockBytes> bytes{};
+  };
+  std::vector<Block> blocks_ = std::vector<Block>(kLeastDiskBytes / kBlockBytes);
+
+  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(blocks_)); }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(blocks_)); }
 };
 
 struct Devices {
@@ -424,7 +430,8 @@ class Checker {
       ++objects_;
       if (end.outcome == Outcome::kGone && has_left(driver, read.key)) continue;
       if (end.outcome != Outcome::kDone) {
-        defect(read.key, "ends with outcome " + std::to_string(static_cast<int>(end.outcome)));
+        constexpr std::array kOutcomes{"done", "failed", "damaged", "gone"};
+        defect(read.key, std::string("is ") + kOutcomes[static_cast<std::size_t>(end.outcome)]);
         continue;
       }
       const std::uint64_t version = end.header.version;
@@ -468,7 +475,7 @@ class Checker {
     driver.ends.clear();
   }
   void defect(std::uint32_t key, const std::string& what) {
-    ++defects_;
+    if (++defects_ > kMostDefects) return;
     std::printf("DEFECT: %s: %s %s\n", where_.c_str(), name_of_key(key).c_str(), what.c_str());
     std::fflush(stdout);
   }
