@@ -12,11 +12,13 @@ namespace {
 
 using Kind = Event::Kind;
 
+constexpr std::uint64_t kKib = 1024;
+
 // Half of the objects are small, so that a batch has several.
 std::size_t size_of(std::uint32_t key, std::uint64_t version) {
   std::mt19937_64 random(key * 1'000'003ull + version);
   const bool large = key >= kFirstLargeKey || random() % 2 == 0;
-  return (1 << 10) + random() % ((large ? 199 : 15) << 10);
+  return kKib + random() % ((large ? 199u : 15u) * kKib);
 }
 
 struct KeyState {
@@ -54,6 +56,7 @@ void KeyState::take(const Event& event) {
       if (versions.empty()) allowed.must_exist = false;
       break;
     case Kind::kRestart:
+    case Kind::kCut:
       removals = 0;
       break;
     case Kind::kFound:
@@ -63,6 +66,11 @@ void KeyState::take(const Event& event) {
       allowed = {};
       break;
   }
+}
+
+// The events of all keys.
+bool is_start(const Event& event) {
+  return event.kind == Kind::kRestart || event.kind == Kind::kCut;
 }
 
 }  // namespace
@@ -92,12 +100,20 @@ std::vector<Event> read_history(const std::string& path) {
   return history;
 }
 
+void write_history(const std::string& path, const std::vector<Event>& history) {
+  std::ofstream file(path, std::ios::trunc);
+  for (const Event& event : history) {
+    file << kKindNames[static_cast<std::size_t>(event.kind)] << ' ' << event.key << ' '
+         << event.version << '\n';
+  }
+}
+
 std::map<std::uint32_t, Allowed> allowed_at(const std::vector<Event>& history, std::size_t before,
                                             std::size_t after) {
   std::map<std::uint32_t, KeyState> keys;
   for (std::size_t i = 0; i < history.size(); ++i) {
     const Event& event = history[i];
-    if (event.kind == Kind::kRestart) {
+    if (is_start(event)) {
       if (i >= before) continue;
       for (auto& [key, state] : keys) state.take(event);
       continue;
@@ -120,6 +136,46 @@ std::map<std::uint32_t, Allowed> allowed_at(const std::vector<Event>& history, s
   std::map<std::uint32_t, Allowed> result;
   for (auto& [key, state] : keys) result[key] = std::move(state.allowed);
   return result;
+}
+
+std::vector<Event> cut_history(const std::vector<Event>& history, std::size_t before,
+                               std::size_t after) {
+  std::vector<Event> result(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(before));
+  for (std::size_t i = before; i < history.size(); ++i) {
+    const Event& event = history[i];
+    const bool begins = event.kind == Kind::kPut || event.kind == Kind::kRemove;
+    if (i < after && begins) result.push_back(event);
+    // The object may have left.
+    const bool leaves = event.kind == Kind::kDropped || event.kind == Kind::kLost;
+    if (leaves) result.push_back({.kind = Kind::kRemove, .key = event.key});
+  }
+  result.push_back({.kind = Kind::kCut});
+  return result;
+}
+
+std::vector<std::string> defects_of(const std::vector<Event>& history) {
+  std::map<std::uint32_t, KeyState> keys;
+  std::vector<std::string> defects;
+  for (const Event& event : history) {
+    if (is_start(event)) {
+      for (auto& [key, state] : keys) state.take(event);
+      continue;
+    }
+    KeyState& state = keys[event.key];
+    const Allowed& allowed = state.allowed;
+    const bool back = event.kind == Kind::kFound &&
+                      std::find(allowed.versions.begin(), allowed.versions.end(), event.version) ==
+                          allowed.versions.end();
+    // A start may have to make room on a disk that is full.
+    const bool lost = event.kind == Kind::kLost && allowed.must_exist && event.key < kFirstLargeKey;
+    if (back) {
+      defects.push_back(name_of_key(event.key) + " came back with version " +
+                        std::to_string(event.version));
+    }
+    if (lost) defects.push_back(name_of_key(event.key) + " was lost");
+    state.take(event);
+  }
+  return defects;
 }
 
 }  // namespace mc::tier::cuts

@@ -22,16 +22,17 @@ struct Event {
     kRemove,   // begins
     kRemoved,  // acknowledged: all lower versions are gone
     kDropped,  // the version has left to make room
-    kRestart,  // what is under way gets no answer
-    kFound,    // after a restart: the version is there
-    kLost,     // after a restart: the key is a miss
+    kRestart,  // of the agent: what is under way gets no answer
+    kCut,      // of the power; all later events are in the log of writes
+    kFound,    // after a restart or cut: the version is there
+    kLost,     // after a restart or cut: the key is a miss
   };
   Kind kind = Kind::kPut;
   std::uint32_t key = 0;
   std::uint64_t version = 0;
 };
-inline constexpr std::array<const char*, 8> kKindNames{"put",     "done",    "remove", "removed",
-                                                       "dropped", "restart", "found",  "lost"};
+inline constexpr std::array kKindNames{"put",     "done", "remove", "removed", "dropped",
+                                       "restart", "cut",  "found",  "lost"};
 
 // Objects of a key from here on have more bytes.
 inline constexpr std::uint32_t kFirstLargeKey = 10'000;
@@ -39,7 +40,9 @@ std::string name_of_key(std::uint32_t key);
 // Bytes that name their key and version.
 std::vector<std::byte> value_of(std::uint32_t key, std::uint64_t version);
 
+// Of a file that does not exist: no event.
 std::vector<Event> read_history(const std::string& path);
+void write_history(const std::string& path, const std::vector<Event>& history);
 
 // The state of a key that a start may find.
 struct Allowed {
@@ -49,5 +52,11 @@ struct Allowed {
 // After `before` events are acknowledged durably, and before the event `after` begins.
 std::map<std::uint32_t, Allowed> allowed_at(const std::vector<Event>& history, std::size_t before,
                                             std::size_t after);
+
+// The history of a disk whose power is cut there.
+std::vector<Event> cut_history(const std::vector<Event>& history, std::size_t before,
+                               std::size_t after);
+// Keys that a restart or a start after a cut has lost or brought back, in words.
+std::vector<std::string> defects_of(const std::vector<Event>& history);
 
 }  // namespace mc::tier::cuts

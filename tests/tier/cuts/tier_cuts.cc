@@ -2,7 +2,8 @@
 //
 // Power cuts under the kernel's block layer. `write` runs a tier on a device of the device mapper's
 // target log-writes, and marks in the log how far its history goes. `check` makes the states of the disk
-// that a power cut may leave, and starts a tier on each. tests/tier/cuts/run does both in the virtual
+// that a power cut may leave, and starts a tier on each. Then it leaves one on the disk, from which
+// `write` goes on. tests/tier/cuts/run does both in the virtual
 // machine.
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
@@ -69,14 +70,20 @@ class Writer {
   Writer(const std::string& device, const std::string& history, const Workload& workload)
       : device_(device),
         marks_(device),
-        history_(history, std::ios::trunc),
+        history_(history, std::ios::app),
         workload_(workload),
         random_(workload.seed),
         first_key_(workload.fills ? kFirstLargeKey : 0),
-        versions_(workload.fills ? 900 : 400) {}
+        versions_(workload.fills ? 900 : 400) {
+    for (const Event& event : read_history(history)) {
+      if (event.kind == Kind::kPut) version_of(event.key) = event.version;
+      ++events_;
+    }
+  }
 
   void run() {
     begin_life();
+    if (events_ > 0) look();
     for (std::uint64_t step = 0; step < workload_.steps; ++step) {
       if (step % (workload_.steps / kLives) == 0 && step > 0) restart();
       const std::uint64_t dice = random_() % 100;
@@ -86,16 +93,18 @@ class Writer {
         dice < 85 ? put() : remove();
       }
     }
+    // The history has to say of all objects that leave.
     driver_->turn_until("the last puts", [this] {
       take();
-      return under_way_.empty();
+      return under_way_.empty() && log().idle();
     });
+    take();
+    mark();
     const DiskReport report = driver_->report().disk;
     std::printf(
-        "wrote: %zu events, %zu marks, %llu segments cleaned, %llu bytes copied, %llu objects dropped; %s, %s\n",
-        events_, sent_marks_, static_cast<unsigned long long>(cleaned_ + report.cleaner.segments),
-        static_cast<unsigned long long>(copied_ + report.cleaner.copied_bytes),
-        static_cast<unsigned long long>(dropped_), driver_->report().engine.c_str(),
+        "wrote: %zu events, %zu marks, %zu segments cleaned, %zu bytes copied, %zu objects dropped; %s, %s\n",
+        events_, sent_marks_, cleaned_ + report.cleaner.segments,
+        copied_ + report.cleaner.copied_bytes, dropped_, driver_->report().engine.c_str(),
         driver_->report().cache.c_str());
   }
 
@@ -137,11 +146,14 @@ class Writer {
     under_way_.clear();
     note(Kind::kRestart, 0, 0);
     begin_life();
+    look();
+  }
+  void look() {
     for (std::uint32_t i = 0; i < versions_.size(); ++i) {
       const std::uint32_t key = first_key_ + i;
       const std::string name = name_of_key(key);
+      names_[log().hash_of(object_name(name))] = key;
       const TierEntry* const entry = log().find(object_name(name));
-      if (entry != nullptr) names_[entry->hash] = key;
       if (versions_[i] != 0) {
         note(entry != nullptr ? Kind::kFound : Kind::kLost, key,
              entry != nullptr ? entry->version : 0);
@@ -222,7 +234,7 @@ class Writer {
   std::unordered_map<std::uint64_t, Asked> under_way_;      // by ticket
   std::unordered_map<std::uint64_t, std::uint32_t> names_;  // by TierKey::hash
   std::size_t events_ = 0, sent_marks_ = 0;
-  std::uint64_t cleaned_ = 0, copied_ = 0, dropped_ = 0;
+  std::size_t cleaned_ = 0, copied_ = 0, dropped_ = 0;
   std::unique_ptr<Driver> driver_;
 };
 
@@ -247,11 +259,16 @@ class Image {
     }
     if (::fsync(fd.get()) != 0) die("cannot flush " + device);
   }
-  bool is_on(const std::string& device) const {
+  void read(const std::string& device) {
     std::ifstream file(device, std::ios::binary);
-    std::vector<std::byte> found(bytes().size());
-    file.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(found.size()));
-    return file && std::ranges::equal(found, bytes());
+    file.read(reinterpret_cast<char*>(bytes().data()),
+              static_cast<std::streamsize>(bytes().size()));
+    if (!file) die("cannot read " + device);
+  }
+  bool is_on(const std::string& device) const {
+    Image found;
+    found.read(device);
+    return std::ranges::equal(found.bytes(), bytes());
   }
 
  private:
@@ -266,7 +283,8 @@ class Image {
 };
 
 struct Devices {
-  std::string disk, log, copy;
+  // before: the disk as it was when the log began.
+  std::string disk, log, copy, before;
 };
 
 class Checker {
@@ -274,10 +292,23 @@ class Checker {
   Checker(Devices devices, const std::string& history, std::uint64_t seed, std::size_t cuts)
       : devices_(std::move(devices)),
         log_(devices_.log),
+        history_path_(history),
         history_(read_history(history)),
         random_(seed),
         cuts_(cuts) {}
 
+  // Cuts the power for the next writer: not before half of the log.
+  void leave() {
+    image_.read(devices_.before);
+    applied_ = 0;
+    std::size_t end = entries().size() / 2 + random_() % (entries().size() / 2);
+    while (!entries()[end - 1].flush) --end;
+    advance(end);
+    const auto [before, after] = events_at(tear(image_, end));
+    image_.copy_to(devices_.disk);
+    image_.copy_to(devices_.before);
+    write_history(history_path_, cut_history(history_, before, after));
+  }
   // Returns the number of defects.
   std::size_t run() {
     for (std::size_t i = 0; i < entries().size(); ++i) {
@@ -286,7 +317,15 @@ class Checker {
     }
     if (marks_.empty()) die("the log has no mark");
     if (marks_.back().events != history_.size()) die("the log lacks the last mark");
-    for (const Cut& cut : choose()) {
+    for (std::size_t i = 0; i < history_.size(); ++i) {
+      if (history_[i].kind == Kind::kCut) first_event_ = i + 1;
+    }
+    for (const std::string& defect : defects_of(history_)) {
+      ++defects_;
+      std::printf("DEFECT: after a start %s\n", defect.c_str());
+    }
+    image_.read(devices_.before);
+    for (const Cut& cut : choose(cuts_)) {
       look_at(cut);
       if (defects_ >= kMostDefects) break;
     }
@@ -328,9 +367,9 @@ class Checker {
     if (mark.empty() || mark.find_first_not_of("0123456789") != std::string::npos) return {};
     return std::stoull(mark);
   }
-  std::vector<Cut> choose() {
+  std::vector<Cut> choose(std::size_t count) {
     std::vector<Cut> cuts;
-    for (std::size_t i = 0; i < cuts_; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       const How how = static_cast<How>(i % 3);
       std::size_t end = random_() % (entries().size() + 1);
       if (how == How::kMark) end = marks_[random_() % marks_.size()].entry + 1;
@@ -363,21 +402,21 @@ class Checker {
     return from;
   }
 
-  void look_at(const Cut& cut) {
-    advance(cut.entries);
-    std::size_t end = cut.entries;
-    if (cut.how == How::kTorn) {
-      Image torn = image_;
-      end = tear(torn, cut.entries);
-      torn.copy_to(devices_.copy);
-    } else {
-      image_.copy_to(devices_.copy);
-    }
+  // The events between which the power is cut if the state has `end` entries or less.
+  std::pair<std::size_t, std::size_t> events_at(std::size_t end) const {
     const auto next =
         std::upper_bound(marks_.begin(), marks_.end(), end,
                          [](std::size_t entry, const Mark& mark) { return entry <= mark.entry; });
-    const std::size_t before = next == marks_.begin() ? 0 : std::prev(next)->events;
-    const std::size_t after = next == marks_.end() ? history_.size() : next->events;
+    return {next == marks_.begin() ? first_event_ : std::prev(next)->events,
+            next == marks_.end() ? history_.size() : next->events};
+  }
+  void look_at(const Cut& cut) {
+    advance(cut.entries);
+    std::size_t end = cut.entries;
+    Image image = image_;
+    if (cut.how == How::kTorn) end = tear(image, cut.entries);
+    image.copy_to(devices_.copy);
+    const auto [before, after] = events_at(end);
     where_ = "cut " + std::to_string(looked_at_) + " (" +
              (cut.how == How::kTorn ? "torn" : "whole") + ", entries " +
              std::to_string(cut.entries) + " to " + std::to_string(end) + ", events " +
@@ -482,11 +521,13 @@ class Checker {
 
   const Devices devices_;
   const WriteLog log_;
+  const std::string history_path_;
   const std::vector<Event> history_;
   std::mt19937_64 random_;
   const std::size_t cuts_;
   std::vector<Mark> marks_;
   std::size_t flushes_ = 0;
+  std::size_t first_event_ = 0;  // in the log
   Image image_;
   std::size_t applied_ = 0;  // entries in the image
   std::string where_;
@@ -509,13 +550,16 @@ int main(int argc, char** argv) {
         .run();
     return 0;
   }
-  if (mode == "check" && argc == 8) {
-    Checker checker({.disk = argv[2], .log = argv[3], .copy = argv[4]}, argv[5], number(argv[6]),
-                    number(argv[7]));
-    return checker.run() == 0 ? 0 : 1;
+  if (mode == "check" && argc == 9) {
+    Checker checker({.disk = argv[2], .log = argv[3], .copy = argv[4], .before = argv[5]}, argv[6],
+                    number(argv[7]), number(argv[8]));
+    if (checker.run() != 0) return 1;
+    checker.leave();
+    return 0;
   }
-  std::fprintf(stderr,
-               "usage: tier_cuts write MAPPED-DEVICE HISTORY SEED fits|fills STEPS\n"
-               "       tier_cuts check DEVICE LOG-DEVICE COPY-DEVICE HISTORY SEED CUTS\n");
+  std::fprintf(
+      stderr,
+      "usage: tier_cuts write MAPPED-DEVICE HISTORY SEED fits|fills STEPS\n"
+      "       tier_cuts check DEVICE LOG-DEVICE COPY-DEVICE DEVICE-BEFORE HISTORY SEED CUTS\n");
   return 2;
 }
