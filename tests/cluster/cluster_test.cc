@@ -527,7 +527,7 @@ TEST_F(ClusterTest, McctlStatSaysWhetherTheObjectIsHere) {
   EXPECT_EQ(document(1)["length"].asUInt(), 5000u);
   EXPECT_FALSE(document(1).isMember("version"));
   const std::string text = mcctl(1, "stat there");
-  EXPECT_NE(text.find("(5,000 bytes)\nhere      no"), std::string::npos) << text;
+  EXPECT_NE(text.find("(5,000 bytes)\npool      no"), std::string::npos) << text;
   EXPECT_NE(mcctl(1, "stat none").find("no object has this key"), std::string::npos);
 }
 
