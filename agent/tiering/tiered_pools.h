@@ -68,14 +68,15 @@ class TieredPools final : public LocalDisks {
     listings_.next_page(pool_of(tenant), id, limit, now_ns, std::move(done));
   }
   bool recovering() const override { return log_.recovering(); }
-  // Before the agent's end: evicts objects of the pools, no faster than the disks take them, then also those with
-  // a hard pin. A bounded step. Returns false when no object is left that a disk takes.
+  // A bounded step before the agent's end. Evicts objects of the pools, no faster than the disks take objects. The
+  // objects with a hard pin come last. Returns false when no object is left that a disk takes.
   bool write_pools();
   // write_pools() ends hard pins: the agent has to end.
   bool writes_pins() const { return writes_pins_; }
   // The agent does not end after all.
   void stop_writing();
-  // Since the first call of write_pools(). lost: evicted, but on no disk. left: in the pools or on their way.
+  // The objects since the first call of write_pools(). Lost objects were evicted and are on no disk. Objects that
+  // are left are in the pools or on their way.
   struct Written {
     std::uint64_t objects = 0, lost = 0, left = 0;
   };

@@ -46,7 +46,7 @@ class IndexWalks::Walk {
   virtual Next after_objects() { return Next::kOver; }
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
-  // False: the walk needs no keys of objects on disks, whose footers then need not be read.
+  // False: the walk needs no keys of objects on disks, so nobody reads the footers.
   virtual bool wants_keys() const { return true; }
 
   Next go_on(std::uint64_t until_ns) {
@@ -92,8 +92,8 @@ class IndexWalks::Walk {
     return partition_.of == 1 || is_of_partition(tenant_.name_of(key));
   }
 
-  // The disks come after the entries, since objects leave the pool meanwhile. An object that comes back is behind
-  // the cursor.
+  // The disks come after the entries, since objects leave the pool meanwhile. The walk visits an object that comes
+  // back as an entry behind the cursor.
   Next visit_disks(std::uint64_t until_ns) {
     const LocalDisks* const disks = tenant_.disks();
     if (disks == nullptr || disks_are_over_) return after_objects();

@@ -3,8 +3,8 @@
 // Does the jobs of a disk in parts of about 1 MiB, several at once. A write gathers its pieces into
 //   an aligned buffer. A read of a record copies the object out of such a buffer and sums the bytes
 //   in the same pass.
-//   Reads come first: while a read waits or is under way, writes have four operations, else sixteen. Reads leave four
-//   free. Writes begin in the order of their submission.
+//   Reads come first. Writes have four operations while a read waits or is under way, and sixteen otherwise. Reads
+//   leave four operations free. Writes begin in the order of their submission.
 //   One flush serves all writes that have ended before the flush began.
 // Threads: one, but for give_up(). Time comes with the calls, so that a simulation can own the time.
 // Owns: the disk, the buffers (about 1 MiB for each operation of the disk's depth).

@@ -67,6 +67,7 @@ class Calls:
             numbers = [number for number, code in zip(numbers, codes, strict=True) if code != 0]
             if numbers and time.monotonic() > deadline:
                 raise SystemExit(f"tier_calls: puts are refused for long: {sorted(set(codes))}")
+            # A refused put has no event to wait for. The other pause keeps the pace of the puts.
             time.sleep(RETRY_S if numbers else PUT_PAUSE_S)
 
     def put(self):
@@ -92,7 +93,7 @@ class Calls:
             now = allocated(self.options.disk)
             if now != last:
                 last, since = now, time.monotonic()
-            time.sleep(0.1)
+            time.sleep(0.1)  # Mooncake's writer tells nobody that it has written
 
     def read(self):
         """Each object once, in a random order; each size of a batch gets a share of the objects."""

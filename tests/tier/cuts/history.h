@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a writer has asked of a tier and what the tier has acknowledged, one event after another, and
-//   what a start may find after a power cut between two of these events.
+// The events of a tier under a writer: requests, acknowledgements and restarts, in their order. They decide
+//   which objects a start may find after a power cut between two events.
 // Threads: one.
 // Trusts: the file, which a writer of this program has made.
 #pragma once
@@ -17,13 +17,13 @@ namespace mc::tier::cuts {
 
 struct Event {
   enum class Kind : std::uint8_t {
-    kPut,      // begins: a version of a key
+    kPut,      // the put of a version begins
     kDone,     // the put is acknowledged
-    kRemove,   // begins
-    kRemoved,  // acknowledged: all lower versions are gone
+    kRemove,   // a removal begins
+    kRemoved,  // the removal is acknowledged: all lower versions are gone
     kDropped,  // the version has left to make room
-    kRestart,  // of the agent: what is under way gets no answer
-    kCut,      // of the power; all later events are in the log of writes
+    kRestart,  // the agent restarts: requests under way get no answer
+    kCut,      // the power is cut; the log of writes has all later events
     kFound,    // after a restart or cut: the version is there
     kLost,     // after a restart or cut: the key is a miss
   };
@@ -40,7 +40,7 @@ std::string name_of_key(std::uint32_t key);
 // Bytes that name their key and version.
 std::vector<std::byte> value_of(std::uint32_t key, std::uint64_t version);
 
-// Of a file that does not exist: no event.
+// Returns no event if there is no file.
 std::vector<Event> read_history(const std::string& path);
 void write_history(const std::string& path, const std::vector<Event>& history);
 
@@ -49,7 +49,7 @@ struct Allowed {
   std::vector<std::uint64_t> versions;  // one of these, whole
   bool must_exist = false;              // no miss
 };
-// After `before` events are acknowledged durably, and before the event `after` begins.
+// The states after a power cut at which `before` events were durable, and the event `after` had not begun.
 std::map<std::uint32_t, Allowed> allowed_at(const std::vector<Event>& history, std::size_t before,
                                             std::size_t after);
 

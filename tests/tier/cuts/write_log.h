@@ -2,7 +2,7 @@
 //
 // Reads the log device of the device mapper's target log-writes: each write to the disk behind it, in
 //   the order in which the writes became durable, and marks.
-//   A sector with the superblock; then for each entry a sector, and the sectors that were written. The
+//   The first sector is the superblock. Each entry has a sector, and behind the sector the written bytes. The
 //   writes that a flush makes durable stand in front of the flush.
 // Threads: one.
 // Trusts: nothing. A log that does not fit its device is refused.
@@ -30,7 +30,7 @@ class WriteLog {
   explicit WriteLog(const std::string& device);
   const std::vector<Entry>& entries() const { return entries_; }
   std::uint64_t sector_bytes() const { return sector_bytes_; }
-  // What the entry writes; zeros for a discard.
+  // The bytes that the entry writes. A discard writes zeros.
   std::vector<std::byte> data_of(const Entry& entry) const;
 
  private:
