@@ -80,8 +80,12 @@ class Bench {
       const std::string key = key_of(put);
       const NewObject object{
           .name = {key, 1}, .version = 1, .length = value_.size(), .sum_seed = 1, .checksum = sum};
-      if (log().put(object, {{value_.data(), value_.size()}})) {
+      const auto ticket = log().put(object, {{value_.data(), value_.size()}});
+      if (ticket) {
         ++put;
+      } else if (ticket.error() == Log::Refusal::kExists) {
+        std::fprintf(stderr, "tier_bench: the file has objects; delete it\n");
+        std::exit(1);
       } else {
         turn();
       }

@@ -108,6 +108,35 @@ TEST(DiskWorker, TheCallerHearsOfAReadBeforeAllAreProcessed) {
   EXPECT_EQ(rig.run().size(), 8u);
 }
 
+TEST(DiskWorker, ADiskThatEndsManyReadsAtOnceGetsOthersBeforeTheCallerAnswers) {
+  WorkerRig rig;
+  const auto read_32 = [&rig] {
+    for (std::uint64_t id = 1; id <= 32; ++id) rig.read(id, id * 65536, 16'384);
+  };
+  for (int round = 0; round < 32; ++round) {
+    read_32();
+    rig.run();
+  }
+  const std::uint64_t before = rig.model->counts().reads;
+  const auto reads = [&] { return rig.model->counts().reads - before; };
+  read_32();
+  while (reads() == 0) rig.step();
+  EXPECT_GE(reads(), 24u);
+  EXPECT_LT(reads(), 32u);
+  for (int i = 0; i < 5; ++i) rig.step();  // the time of a read
+  EXPECT_EQ(reads(), 32u);
+}
+
+TEST(DiskWorker, FewReadsBeginAtOnceAlsoAfterManyThatEndedTogether) {
+  WorkerRig rig;
+  for (std::uint64_t id = 1; id <= 32; ++id) rig.read(id, id * 65536, 16'384);
+  rig.run();
+  const std::uint64_t before = rig.model->counts().reads;
+  for (std::uint64_t id = 1; id <= 3; ++id) rig.read(id, id * 65536, 16'384);
+  while (rig.model->counts().reads == before) rig.step();
+  EXPECT_EQ(rig.model->counts().reads - before, 3u);
+}
+
 TEST(DiskWorker, EndsWithReadsThatAreNotProcessed) {
   WorkerRig rig;
   for (std::uint64_t id = 1; id <= 8; ++id) rig.read(id, id * 65536, 40'960);

@@ -51,18 +51,20 @@ DiskThread::~DiskThread() {
 }
 
 void DiskThread::submit(Job job) {
-  const MutexLock lock(mutex_);
-  // A wake-up for the first job serves all that come before the thread looks.
-  if (submitted_.empty()) worker_.disk().wake();
-  submitted_.push_back(std::move(job));
+  bool slept = false;
+  {
+    const MutexLock lock(mutex_);
+    slept = std::exchange(sleeps_, false);
+    submitted_.push_back(std::move(job));
+  }
+  if (slept) worker_.disk().wake();
 }
 
 void DiskThread::take_ended(std::vector<JobEnd>& ended) {
+  drain_eventfd(event_.get());  // first: the signal of a later end stays
   const MutexLock lock(mutex_);
-  if (ended_.empty()) return;
   std::move(ended_.begin(), ended_.end(), std::back_inserter(ended));
   ended_.clear();
-  drain_eventfd(event_.get());
 }
 
 // Returns false if the thread has to end.
@@ -70,6 +72,7 @@ bool DiskThread::take_submitted() {
   std::vector<Job> submitted;
   {
     const MutexLock lock(mutex_);
+    sleeps_ = false;
     if (stop_) return false;
     submitted.swap(submitted_);
   }
@@ -80,20 +83,34 @@ bool DiskThread::take_submitted() {
 void DiskThread::give_ended() {
   std::vector<JobEnd> ended;
   worker_.take_ended(ended);
-  const MutexLock lock(mutex_);
   if (ended.empty()) return;
-  std::move(ended.begin(), ended.end(), std::back_inserter(ended_));
-  signal_eventfd(event_.get());
+  bool first = false;  // one signal serves all ends that come before the caller looks
+  {
+    const MutexLock lock(mutex_);
+    first = ended_.empty();
+    std::move(ended.begin(), ended.end(), std::back_inserter(ended_));
+  }
+  if (first) signal_eventfd(event_.get());
+}
+
+// Returns false if the thread has work. True: the next job or the destructor wakes the thread.
+bool DiskThread::may_sleep(std::uint64_t now_ns) {
+  if (worker_.next_work_ns() <= now_ns) return false;
+  const MutexLock lock(mutex_);
+  sleeps_ = !stop_ && submitted_.empty();
+  return sleeps_;
 }
 
 void DiskThread::run() {
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone; a refusal costs nothing
+  std::uint64_t now = now_ns();
   while (take_submitted()) {
-    worker_.do_work(now_ns());
+    worker_.do_work(now);
     give_ended();
-    const std::uint64_t now = now_ns();
-    const std::uint64_t next = std::max(worker_.next_work_ns(), now) - now;
-    worker_.disk().wait(std::min(next, kLongestPauseNs));
+    now = now_ns();
+    if (!may_sleep(now)) continue;
+    worker_.disk().wait(std::min(worker_.next_work_ns() - now, kLongestPauseNs));
+    now = now_ns();
   }
   worker_.close();
 }

@@ -42,6 +42,7 @@ class DiskThread : public DiskJobs {
   void run();
   bool take_submitted() MC_EXCLUDES(mutex_);
   void give_ended() MC_EXCLUDES(mutex_);
+  bool may_sleep(std::uint64_t now_ns) MC_EXCLUDES(mutex_);
 
   DiskWorker worker_;  // of the thread, but for wake() and give_up()
   Fd event_;
@@ -49,6 +50,7 @@ class DiskThread : public DiskJobs {
   std::vector<Job> submitted_ MC_GUARDED_BY(mutex_);
   std::vector<JobEnd> ended_ MC_GUARDED_BY(mutex_);
   bool stop_ MC_GUARDED_BY(mutex_) = false;
+  bool sleeps_ MC_GUARDED_BY(mutex_) = false;  // or is about to sleep
   std::thread thread_;
 };
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/tier/jobs/disk_worker.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "agent/tier/layout/layout.h"
 #include "libmc/base/checksum.h"
+#include "libmc/base/memory_file.h"
 
 namespace mc::tier {
 
@@ -18,11 +21,22 @@ constexpr std::uint64_t kSmallBufferBytes = 64 * 1024;
 
 }  // namespace
 
-void DiskWorker::FreeBuffer::operator()(std::byte* buffer) const { std::free(buffer); }
+void DiskWorker::FreeMemory::operator()(std::byte* memory) const {
+  ::operator delete(memory, std::align_val_t(kHugePageBytes));
+}
 
 DiskWorker::DiskWorker(std::unique_ptr<Disk> disk)
     : disk_(std::move(disk)), parts_(disk_->depth()) {
-  for (std::uint32_t part = disk_->depth(); part-- > 0;) free_parts_.push_back(part);
+  const std::uint64_t depth = disk_->depth();
+  const std::uint64_t bytes = round_up(depth * (kSmallBufferBytes + kPartBytes), kHugePageBytes);
+  memory_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kHugePageBytes))));
+  ::madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+  // The buffer that was used last is used first, so that a page gets memory only when a buffer needs the page.
+  for (auto part = static_cast<std::uint32_t>(depth); part-- > 0;) {
+    free_parts_.push_back(part);
+    small_buffers_.push_back(memory_.get() + part * kSmallBufferBytes);
+    large_buffers_.push_back(memory_.get() + depth * kSmallBufferBytes + part * kPartBytes);
+  }
 }
 
 // The disk writes to buffers of reads that are under way.
@@ -38,7 +52,10 @@ void DiskWorker::submit(Job job) {
   running.submitted = running.processed = running.begin;
   if (job.kind == Job::Kind::kRead) running.result.reserve(job.bytes);
   ++active_;
-  if (job.kind != Job::Kind::kWrite) ++reads_;
+  if (job.kind != Job::Kind::kWrite) {
+    ++reads_;
+    waiting_reads_ += parts_to_begin(running);
+  }
   auto& queue = queue_of(job);
   running.job = std::move(job);
   queue.push_back(std::move(running));
@@ -53,16 +70,7 @@ void DiskWorker::take_ended(std::vector<JobEnd>& ended) {
 void DiskWorker::do_work(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   begin_parts();
-  block_ends_.clear();
-  disk_->take_ended(block_ends_);
-  for (const BlockEnd& end : block_ends_) {
-    const Running* const running = parts_[end.cookie].running;
-    if (running != nullptr && running->job.kind != Job::Kind::kWrite) {
-      read_ends_.push_back(end);
-    } else {
-      end_part(end);
-    }
-  }
+  take_block_ends();
   for (std::uint64_t bytes = 0; bytes < kReadAtOnceBytes && !read_ends_.empty();) {
     bytes += parts_[read_ends_.front().cookie].bytes;
     end_part(read_ends_.front());
@@ -70,6 +78,24 @@ void DiskWorker::do_work(std::uint64_t now_ns) {
   }
   maybe_flush();
   begin_parts();
+}
+
+void DiskWorker::take_block_ends() {
+  block_ends_.clear();
+  disk_->take_ended(block_ends_);
+  std::uint32_t reads = 0;
+  for (const BlockEnd& end : block_ends_) {
+    const Running* const running = parts_[end.cookie].running;
+    if (running != nullptr && running->job.kind != Job::Kind::kWrite) {
+      read_ends_.push_back(end);
+      ++reads;
+    } else {
+      end_part(end);
+    }
+  }
+  if (reads == 0) return;
+  reads_on_disk_ -= reads;
+  reads_at_once_ += (static_cast<float>(reads) - reads_at_once_) / kBurstsOfMean;
 }
 
 void DiskWorker::begin_parts() {
@@ -91,14 +117,25 @@ std::list<DiskWorker::Running>& DiskWorker::queue_of(const Job& job) {
   return waiting_[write ? kUrgencies : static_cast<std::size_t>(job.urgency)];
 }
 
-DiskWorker::Running* DiskWorker::next_running() {
+bool DiskWorker::may_read() const {
   const auto most_reads = static_cast<std::uint32_t>(parts_.size()) - kWritesBesideReads - 1;
-  for (std::size_t urgency = 0; urgency < kUrgencies && read_parts_ < most_reads; ++urgency) {
+  if (read_parts_ >= most_reads) return false;
+  const std::uint64_t all = read_parts_ + waiting_reads_;
+  const std::uint64_t kept_back = std::min(all, static_cast<std::uint64_t>(reads_at_once_)) / 4;
+  return reads_on_disk_ + kept_back < all;
+}
+
+DiskWorker::Running* DiskWorker::next_running() {
+  for (std::size_t urgency = 0; urgency < kUrgencies && may_read(); ++urgency) {
     if (!waiting_[urgency].empty()) return &waiting_[urgency].front();
   }
   const bool may_write = writes_under_way_ < (reads_ == 0 ? kMostWrites : kWritesBesideReads);
   auto& writes = waiting_[kUrgencies];
   return may_write && !writes.empty() ? &writes.front() : nullptr;
+}
+
+std::uint64_t DiskWorker::parts_to_begin(const Running& running) {
+  return (running.end - running.submitted + kPartBytes - 1) / kPartBytes;
 }
 
 void DiskWorker::leave_queue(Running& running) {
@@ -114,18 +151,15 @@ void DiskWorker::give_up() {
 bool DiskWorker::begin_part(Running& running) {
   const std::uint64_t bytes = std::min(kPartBytes, running.end - running.submitted);
   const bool write = running.job.kind == Job::Kind::kWrite;
-  Buffer buffer = take_buffer(bytes);
-  if (write && !gather(running, running.submitted - running.begin, buffer.get(), bytes)) {
-    give_back(std::move(buffer), bytes);
+  std::byte* const buffer = take_buffer(bytes);
+  if (write && !gather(running, running.submitted - running.begin, buffer, bytes)) {
+    buffers_for(bytes).push_back(buffer);
     return false;
   }
   const std::uint32_t cookie = free_parts_.back();
   free_parts_.pop_back();
   Part& part = parts_[cookie];
-  part = {.running = &running,
-          .offset = running.submitted,
-          .bytes = bytes,
-          .buffer = std::move(buffer)};
+  part = {.running = &running, .offset = running.submitted, .bytes = bytes, .buffer = buffer};
   if (write) {
     if (running.number == 0) {
       running.number = next_number_++;
@@ -134,13 +168,15 @@ bool DiskWorker::begin_part(Running& running) {
     ++writes_under_way_;
   } else {
     ++read_parts_;
+    ++reads_on_disk_;
+    --waiting_reads_;
   }
   running.submitted += bytes;
   ++running.under_way;
   if (running.submitted == running.end) leave_queue(running);
   disk_->submit({.kind = write ? BlockOperation::Kind::kWrite : BlockOperation::Kind::kRead,
                  .offset = part.offset,
-                 .memory = part.buffer.get(),
+                 .memory = buffer,
                  .bytes = bytes,
                  .cookie = cookie});
   return true;
@@ -181,11 +217,14 @@ void DiskWorker::end_part(const BlockEnd& end) {
   --running->under_way;
   if (end.error != 0 && running->error == 0) {
     running->error = end.error;
-    if (running->submitted != running->end) leave_queue(*running);
+    if (running->submitted != running->end) {
+      if (running->job.kind != Job::Kind::kWrite) waiting_reads_ -= parts_to_begin(*running);
+      leave_queue(*running);
+    }
   }
   if (running->job.kind == Job::Kind::kWrite) {
     --writes_under_way_;
-    give_back(std::move(part.buffer), part.bytes);
+    buffers_for(part.bytes).push_back(part.buffer);
     free_parts_.push_back(cookie);
   } else {
     running->arrived[part.offset] = cookie;
@@ -204,14 +243,13 @@ void DiskWorker::take_read(Running& running) {
     Part& part = parts_[next->second];
     if (running.error == 0 && !running.damaged) {
       if (running.job.kind == Job::Kind::kRead) {
-        running.result.insert(running.result.end(), part.buffer.get(),
-                              part.buffer.get() + part.bytes);
+        running.result.insert(running.result.end(), part.buffer, part.buffer + part.bytes);
       } else {
-        take_record_bytes(running, part.buffer.get(), part.offset, part.bytes);
+        take_record_bytes(running, part.buffer, part.offset, part.bytes);
       }
     }
     running.processed = part.offset + part.bytes;
-    give_back(std::move(part.buffer), part.bytes);
+    buffers_for(part.bytes).push_back(part.buffer);
     free_parts_.push_back(next->second);
     --read_parts_;
     running.arrived.erase(next);
@@ -340,20 +378,15 @@ void DiskWorker::end(Running& running, JobEnd::Outcome outcome) {
   begun_.erase(running.self);
 }
 
-DiskWorker::Buffer DiskWorker::take_buffer(std::uint64_t bytes) {
-  auto& buffers = bytes <= kSmallBufferBytes ? small_buffers_ : large_buffers_;
-  if (!buffers.empty()) {
-    Buffer buffer = std::move(buffers.back());
-    buffers.pop_back();
-    return buffer;
-  }
-  const std::uint64_t size = bytes <= kSmallBufferBytes ? kSmallBufferBytes : kPartBytes;
-  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, size)));
+std::vector<std::byte*>& DiskWorker::buffers_for(std::uint64_t bytes) {
+  return bytes <= kSmallBufferBytes ? small_buffers_ : large_buffers_;
 }
 
-void DiskWorker::give_back(Buffer buffer, std::uint64_t bytes) {
-  auto& buffers = bytes <= kSmallBufferBytes ? small_buffers_ : large_buffers_;
-  buffers.push_back(std::move(buffer));
+std::byte* DiskWorker::take_buffer(std::uint64_t bytes) {
+  auto& buffers = buffers_for(bytes);
+  std::byte* const buffer = buffers.back();
+  buffers.pop_back();
+  return buffer;
 }
 
 }  // namespace mc::tier

@@ -7,7 +7,8 @@
 //   leave four operations free. Writes begin in the order of their submission.
 //   One flush serves all writes that have ended before the flush began.
 // Threads: one, but for give_up(). Time comes with the calls, so that a simulation can own the time.
-// Owns: the disk, the buffers (about 1 MiB for each operation of the disk's depth).
+// Owns: the disk, and the buffers (about 1 MiB for each operation of the disk's depth). They lie in huge pages
+//   if the kernel has some: a virtual disk takes each page of a buffer by itself.
 // Trusts: its caller. Bytes from the disk are checked as a record before they count.
 #pragma once
 
@@ -49,10 +50,9 @@ class DiskWorker : public DiskJobs {
   Disk& disk() { return *disk_; }
 
  private:
-  struct FreeBuffer {
-    void operator()(std::byte* buffer) const;
+  struct FreeMemory {
+    void operator()(std::byte* memory) const;
   };
-  using Buffer = std::unique_ptr<std::byte, FreeBuffer>;
   struct Running {
     Job job;
     std::uint64_t begin = 0, end = 0;  // whole sectors
@@ -75,7 +75,7 @@ class DiskWorker : public DiskJobs {
   struct Part {
     Running* running = nullptr;  // null: the flush
     std::uint64_t offset = 0, bytes = 0;
-    Buffer buffer = nullptr;
+    std::byte* buffer = nullptr;
   };
   // 1 MiB, and what a batch or a record of 1 MiB has around its objects.
   static constexpr std::uint64_t kPartBytes = (1 << 20) + (32 << 10);
@@ -83,10 +83,14 @@ class DiskWorker : public DiskJobs {
   static constexpr std::uint32_t kWritesBesideReads = 4;
   // Parts of reads to copy and sum before the caller hears of these reads and gives the disk new ones.
   static constexpr std::uint64_t kReadAtOnceBytes = 64 << 10;
+  static constexpr float kBurstsOfMean = 8;
   static constexpr std::uint64_t kFlushDelayNs = 20'000'000;
   static constexpr std::uint64_t kFlushBytes = 16 << 20;
 
+  void take_block_ends();
   void begin_parts();
+  bool may_read() const;
+  static std::uint64_t parts_to_begin(const Running& running);
   Running* next_running();
   bool begin_part(Running& running);
   std::list<Running>& queue_of(const Job& job);
@@ -106,8 +110,8 @@ class DiskWorker : public DiskJobs {
   bool flush_is_due() const;
   void end_flush(int error);
   void end(Running& running, JobEnd::Outcome outcome);
-  Buffer take_buffer(std::uint64_t bytes);
-  void give_back(Buffer buffer, std::uint64_t bytes);
+  std::vector<std::byte*>& buffers_for(std::uint64_t bytes);
+  std::byte* take_buffer(std::uint64_t bytes);
 
   std::unique_ptr<Disk> disk_;
   Mutex pieces_;  // held while pieces are read or written
@@ -121,7 +125,12 @@ class DiskWorker : public DiskJobs {
   std::vector<Part> parts_;   // by cookie
   std::vector<std::uint32_t> free_parts_;
   std::uint32_t writes_under_way_ = 0;
-  std::uint32_t read_parts_ = 0;  // with a buffer
+  std::uint32_t read_parts_ = 0;     // with a buffer
+  std::uint32_t reads_on_disk_ = 0;  // of these
+  std::uint64_t waiting_reads_ = 0;  // parts that have not begun
+  // Reads that end together, in the mean. A disk that ends many at once (with one interrupt, as virtual disks do)
+  // would rest until the callers answer. So a fourth of these reads waits here, and begins without delay.
+  float reads_at_once_ = 0;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, Running*> writing_;  // begun and not ended, by number
   std::map<std::uint64_t, Running*> written_;  // ended, and wait for a flush, by number
@@ -132,8 +141,9 @@ class DiskWorker : public DiskJobs {
   std::uint64_t flush_covers_ = 0;  // numbers below this are durable after the flush under way
   std::vector<JobEnd> ended_;
   std::vector<BlockEnd> block_ends_;
-  std::deque<BlockEnd> read_ends_;  // not yet processed
-  std::vector<Buffer> small_buffers_, large_buffers_;
+  std::deque<BlockEnd> read_ends_;                         // not yet processed
+  std::unique_ptr<std::byte, FreeMemory> memory_;          // of all buffers
+  std::vector<std::byte*> small_buffers_, large_buffers_;  // free
 };
 
 }  // namespace mc::tier
