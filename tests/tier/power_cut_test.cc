@@ -17,7 +17,7 @@ using Outcome = LogEnd::Outcome;
 
 int rounds() {
   const char* const text = std::getenv("MC_TIER_CUTS");
-  return text == nullptr ? 20 : std::atoi(text);
+  return text == nullptr ? 10 : std::atoi(text);
 }
 
 // The history of a key: the versions that a get may return, and whether it has to return one.

@@ -78,7 +78,7 @@ class TierOnFiles : public ::testing::Test {
 
 TEST_F(TierOnFiles, ObjectsComeBackAfterARestart) {
   start({"a", "b"});
-  for (int i = 0; i < 50; ++i) put("key" + std::string(static_cast<std::size_t>(i), 'x'));
+  for (int i = 0; i < 12; ++i) put("key" + std::string(static_cast<std::size_t>(i), 'x'));
   start({"a", "b"});
   for (const auto& [key, value] : values_) EXPECT_TRUE(has(key)) << key;
 }
@@ -87,7 +87,7 @@ TEST_F(TierOnFiles, ObjectsComeBackAfterARestart) {
 TEST_F(TierOnFiles, EndsDuringPutsAndReads) {
   start({"a", "b"});
   put("read");
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     std::vector<std::vector<std::byte>> memory;
     for (int i = 0; i < 40; ++i) {
       memory.emplace_back(100'000);
