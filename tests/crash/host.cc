@@ -18,6 +18,7 @@
 #include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 #include "mc/mc.h"
+#include "patience.h"
 #include "pool_memory.h"
 
 namespace mc::crash {
@@ -63,6 +64,10 @@ std::string Host::log_text() const {
     if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   }
   return text.str();
+}
+
+bool Host::log_shows(const std::string& text) const {
+  return until([&] { return log_text().find(text) != std::string::npos; });
 }
 
 void Host::start_agent(std::vector<std::string> environment, int passed_fd) {

@@ -36,6 +36,8 @@ class Host {
   std::string socket() const { return directory_ + "/agent.sock"; }
   std::string log() const { return directory_ + "/agent.log"; }
   std::string log_text() const;
+  // Waits until the log contains the text: a thread of the agent writes the lines later.
+  bool log_shows(const std::string& text) const;
   Child& agent() { return agent_; }
   HostOptions& options() { return options_; }  // of the next agent
   // Called repeatedly while a question waits for an answer.

@@ -272,8 +272,7 @@ TEST_F(Recovery, ASessionWhoseProcessCannotBeWatchedEndsWithALineInTheLog) {
   host_.kill_agent();
   ASSERT_NO_FATAL_FAILURE(replace_kept_pidfds(host_.directory()));
   host_.serve();
-  EXPECT_NE(host_.log_text().find("event=session_not_resumed"), std::string::npos)
-      << host_.log_text();
+  EXPECT_TRUE(host_.log_shows("event=session_not_resumed")) << host_.log_text();
   EXPECT_EQ(client.get("key"), 1u);
   EXPECT_EQ(client.put("key", 2), MC_OK) << mc_last_error();
   EXPECT_EQ(client.get("key"), 2u);
@@ -522,8 +521,7 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
   EXPECT_EQ(served(client, 20), 0u);
   EXPECT_EQ(client.put(key_of(0), 1), MC_OK);
   EXPECT_EQ(client.get(key_of(0)), 1u);
-  EXPECT_NE(host_.log_text().find("event=pool_set_aside namespace=default"), std::string::npos)
-      << host_.log_text();
+  EXPECT_TRUE(host_.log_shows("event=pool_set_aside namespace=default")) << host_.log_text();
 }
 
 TEST(FailedStart, LeavesNoKeeper) {

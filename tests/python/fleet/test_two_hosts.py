@@ -247,8 +247,8 @@ def test_a_started_agent_listens_at_the_address_of_the_environment(hosts):
         store(there, address, MiB, MC_TCP_BIND_ADDRESS=second) as b,
     ):
         assert b.code == 0
-        logs = [one.read_text() for one in there.directory.glob(f"*-{PORT + 60}/agent.log")]
-        assert any(f"listen={second}" in one for one in logs), logs
+        logs = list(there.directory.glob(f"*-{PORT + 60}/agent.log"))
+        until(lambda: any(f"listen={second}" in log.read_text() for log in logs))
 
 
 def test_without_a_key_the_processes_of_the_masters_host_share_a_pool(hosts, key):

@@ -94,8 +94,9 @@ def test_a_port_in_use_is_a_warning_and_a_bad_address_an_error(make_agent):
     second = make_agent(metrics_listen=f"127.0.0.1:{port}")
     with mckv.Client(second.socket) as client:
         client.put("key", b"value")
-    log = (second.directory / "agent.log").read_text()
-    assert "event=no_metrics" in log and "set metrics_listen" in log and str(port) in log
+    log = second.directory / "agent.log"
+    until(lambda: "event=no_metrics" in log.read_text())
+    assert "set metrics_listen" in log.read_text() and str(port) in log.read_text()
     for address, says in (("nonsense", "host:port"), ("0.0.0.0:1234", "http_token_file")):
         with pytest.raises(RuntimeError, match=says):
             make_agent(metrics_listen=address)

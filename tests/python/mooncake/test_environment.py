@@ -13,7 +13,7 @@ import time
 
 import mckv
 import pytest
-from machine import TIME_SCALE, WATCHDOG_S, free_port, run_master, stop_process
+from machine import TIME_SCALE, WATCHDOG_S, free_port, run_master, stop_process, until
 from mooncake import _environment, engine
 from mooncake.engine import TransferEngine
 from mooncake.store import MooncakeDistributedStore
@@ -104,7 +104,7 @@ def test_a_started_agent_has_the_options(runtime_dir, monkeypatch):
         store = MooncakeDistributedStore()
         more = ("rdma", "mlx5_77", master)
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, *more) == 0
-        assert "there is no RDMA device mlx5_77" in agent_log(runtime_dir)
+        until(lambda: "there is no RDMA device mlx5_77" in agent_log(runtime_dir))
         assert store.close() == 0
 
 
@@ -177,6 +177,7 @@ def test_a_call_ends_at_the_deadline_of_the_environment(runtime_dir, monkeypatch
     with run_master("deadline") as master:
         store = MooncakeDistributedStore()
         assert store.setup("127.0.0.1", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", master) == 0
+        until(lambda: "event=ready" in agent_log(runtime_dir))
         agent = int(re.search(r"event=ready pid=(\d+)", agent_log(runtime_dir))[1])
         stop_process(agent)
         try:
