@@ -180,6 +180,20 @@ TEST(TierLog, AFullDiskKeepsTheObjectsThatAreRead) {
   for (int hot = 0; hot < 50; ++hot) EXPECT_TRUE(rig.has(key_of(hot), 1));
 }
 
+TEST(TierLog, AFullDiskOfFewSegmentsKeepsFewOfThemFree) {
+  constexpr std::uint32_t kSegments = 72;  // as a disk of 576 MiB
+  LogRig rig({.disk_bytes = (kSegments + 1) * kSmallestSegmentBytes});
+  rig.settle();
+  for (int i = 0; i < 4'500; ++i) {
+    ASSERT_TRUE(rig.begin_put(key_of(i), 1, 9'000)) << i;
+    if (i % 100 == 99) rig.settle();
+  }
+  const DiskReport report = rig.log().report()[0];
+  EXPECT_EQ(report.segments, kSegments);
+  EXPECT_GT(report.cleaner.dropped, 2'000u);
+  EXPECT_LE(report.free_segments, 4u);
+}
+
 // Each round writes the disk anew, with readers, upserts and removals.
 TEST(TierLog, ASoakKeepsAmplificationMemoryAndObjectsSteady) {
   const char* const text = std::getenv("MC_TIER_ROUNDS");

@@ -13,11 +13,11 @@ namespace {
 // Segments that new records leave free: one for copies of the cleaner, one for new records meanwhile, and on
 // a larger disk more. A crash during cleaning costs a segment until the cleaner comes to it.
 std::uint32_t reserved_segments(std::uint32_t segments) {
-  return std::clamp(segments / 16, 2u, 6u);
+  return std::clamp(segments / 64, 2u, 6u);
 }
 
 std::uint32_t low_watermark(std::uint32_t segments) {
-  return std::max(reserved_segments(segments) + 2, segments / 64);
+  return std::max(reserved_segments(segments) + 1, segments / 64);
 }
 
 }  // namespace
