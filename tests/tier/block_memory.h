@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a Disk may read and write: whole blocks, aligned to a block, filled with a pattern.
+// Memory that a Disk may read and write: aligned to a block, filled with a pattern.
 // Threads: one.
 // Owns: the memory.
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 
 #include "agent/tier/disk/disk.h"
@@ -18,7 +18,7 @@ namespace mc::tier::testing {
 class BlockMemory {
  public:
   explicit BlockMemory(std::uint64_t bytes)
-      : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, bytes))) {
+      : bytes_(bytes), data_(new (std::align_val_t{kBlockBytes}) std::byte[bytes]) {
     std::memset(data_.get(), 0, bytes);
   }
   // Filled with bytes that differ from seed to seed and from word to word.
@@ -38,7 +38,9 @@ class BlockMemory {
 
  private:
   struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
+    void operator()(std::byte* data) const {
+      ::operator delete[](data, std::align_val_t{kBlockBytes});
+    }
   };
   std::uint64_t bytes_;
   std::unique_ptr<std::byte, Free> data_;
