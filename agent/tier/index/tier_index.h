@@ -83,7 +83,7 @@ class TierIndex {
   bool free_some();
   std::uint64_t memory_bytes() const {
     return blocks_.size() * kBlockEntries * sizeof(TierEntry) + page_bytes_ +
-           pages_.size() * sizeof(Page*);
+           pages_.size() * sizeof(void*);
   }
 
  private:
