@@ -23,6 +23,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "cancelled";
     case Outcome::kPeerLost:
       return "peer_lost";
+    case Outcome::kCorrupt:
+      return "corrupt";
   }
   return "unknown";
 }
@@ -47,6 +49,9 @@ Status to_status(Outcome outcome) {
       return {MC_CANCELLED};
     case Outcome::kPeerLost:
       return {MC_AGENT_UNAVAILABLE, "no path to the peer is left; try another replica"};
+    case Outcome::kCorrupt:
+      return {MC_CORRUPT,
+              "the bytes at the peer differ from those that were written; write them again"};
   }
   return {MC_INTERNAL};
 }

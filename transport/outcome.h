@@ -27,8 +27,10 @@ enum class Outcome : std::uint8_t {
   kCancelled = 7,
   // The link.
   kPeerLost = 8,
+  // The object.
+  kCorrupt = 9,  // the bytes differ from their checksum
 };
-inline constexpr std::uint8_t kLastOutcome = 8;
+inline constexpr std::uint8_t kLastOutcome = 9;
 
 std::string_view outcome_name(Outcome outcome);
 // For users: code, cause and remedy.

@@ -67,6 +67,9 @@ struct RegionSpec {
   int fd = -1;                   // DMA-BUF of device memory, if a transport needs it
   // Only the parts that the last set_backed() named have memory. Other parts are not accessed.
   bool sparse = false;
+  // No device may reach the memory by itself: the guard fills the memory at each access, or the memory may not be
+  // pinned.
+  bool two_sided_only = false;
   // Not 0: another name by which peers can ask for the region, where descriptions expire.
   std::uint64_t name = 0;
 };

@@ -186,6 +186,9 @@ class Transport {
   // Peers can no longer reach the region. Accesses that hold a pin end first. False while there are
   // pins: call poll(), then call again. True: the memory belongs to the caller.
   virtual bool close_region(RegionId region) = 0;
+  // Why a part of the region cannot be reached by each way of this transport. MC_BUSY: devices are still registering
+  // the memory.
+  virtual Status backing(RegionId) const { return {}; }
   // Ends all operations to the peer with kCancelled (events come with the next poll()).
   virtual void close_peer(PeerId peer) = 0;
   // Asks an operation to end early. The operation still gives the event, which is final.

@@ -9,10 +9,10 @@
 
 #include "agent/cluster/cluster_node.h"
 #include "agent/cluster/master/master_link.h"
-#include "agent/cluster/peer/one_sided_way.h"
 #include "agent/cluster/peer/peer_port.h"
 #include "libmc/base/hash.h"
 #include "transport/choice/choice_transport.h"
+#include "transport/choice/direct_way.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace mc::agent {
@@ -168,11 +168,24 @@ class NetworkCluster final : public ClusterNode {
   // Opens a one-sided transport beside TCP, if host and options permit. address: the address that
   // peers dial.
   Status open_one_sided(const Options& options, const std::string& address) {
-    auto way =
-        open_one_sided_way(options, identity_.node, identity_.incarnation, address, *peer_port_);
+    transport::choice::DirectOptions direct;
+    direct.node = identity_.node;
+    direct.incarnation = identity_.incarnation;
+    direct.transports = options.transports;
+    direct.rdma_devices = split_list(options.rdma_devices);
+    direct.rdma_ack_timeout = options.rdma_ack_timeout;
+    direct.fabric_provider = options.fabric_provider;
+    direct.address = address;
+    direct.encrypted = !options.peer_tls_cert.empty();
+    auto way = transport::choice::open_direct_way(direct, *peer_port_);
     if (!way) return way.error();
     without_ = way->why_not;
-    if (way->transport == nullptr) return {};
+    if (way->transport == nullptr) {
+      if (!without_.empty()) spdlog::info("event=tcp_alone cause=\"{}\"", without_);
+      return {};
+    }
+    spdlog::info("event=with_{} devices=\"{}\"", way->transport->capabilities().name,
+                 way->transport->describe_devices());
     one_sided_ = way->transport.get();
     peer_port_->set_transport(one_sided_->protocol(), *one_sided_);
     auto choice = transport::choice::ChoiceTransport::create(std::move(transport_),

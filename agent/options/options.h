@@ -33,8 +33,6 @@ struct NamespaceOptions {
   std::vector<std::uint32_t> allow_uids;  // empty: Options::allow_uids
 };
 
-inline constexpr const char* kEfaProvider = "efa";
-
 struct Options {
   std::string runtime_dir;  // default: /run/mc for root under systemd, else /dev/shm/mc-UID
   std::string socket;       // default: <runtime_dir>/agent.sock
@@ -81,11 +79,11 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // address that peers dial; empty: listen, with the actual port
   std::string zone;
-  std::string reads_without_lease = "serve";   // "serve" | "miss"
-  std::string transports = "auto";             // "auto" | "tcp" | "rdma" | "fabric"
-  std::string rdma_devices;                    // comma-separated names; empty: all
-  std::string fabric_provider = kEfaProvider;  // libfabric's name of the provider
-  std::uint32_t rdma_ack_timeout = 14;         // exponent N of InfiniBand's timeout: 4.096 us * 2^N
+  std::string reads_without_lease = "serve";  // "serve" | "miss"
+  std::string transports = "auto";            // "auto" | "tcp" | "rdma" | "fabric"
+  std::string rdma_devices;                   // comma-separated names; empty: all
+  std::string fabric_provider = "efa";        // libfabric's name of the provider
+  std::uint32_t rdma_ack_timeout = 14;        // exponent N of InfiniBand's timeout: 4.096 us * 2^N
   // larger objects are striped; 0: only objects that no host has room for
   std::uint64_t stripe_bytes = 0;
   // time that stripes wait for the lost stripes of other hosts

@@ -12,9 +12,9 @@
 #include "ctl/command.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
+#include "ctl/topo/hwloc_reader.h"
 #include "ctl/topo/topo_view.h"
 #include "transport/topology/device_tree.h"
-#include "transport/topology/hwloc_reader.h"
 #include "transport/topology/nic_choice.h"
 #include "transport/topology/sysfs_reader.h"
 
@@ -88,12 +88,12 @@ std::optional<transport::Topology> load(Context& context, const TopoOptions& opt
   if (is_directory(options.from)) {
     return read_tree(context, options, transport::DirectoryTree(options.from));
   }
-  const auto text = read_file(context, options.from, transport::kMaxHwlocBytes);
+  const auto text = read_file(context, options.from, kMaxHwlocBytes);
   if (!text) return std::nullopt;
   if (!transport::RecordedTree::is_one(*text)) {
     // Otherwise hwloc would also print its own errors to standard error.
     ::setenv("HWLOC_HIDE_ERRORS", "2", 0);
-    auto topology = transport::read_hwloc_xml(*text);
+    auto topology = read_hwloc_xml(*text);
     if (topology) return std::move(*topology);
     report_in(context, options.from, topology.error());
     return std::nullopt;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "libmc/base/exception.h"
 #include "libmc/transfer/cluster_names.h"
@@ -42,6 +44,16 @@ mc_status check(mc_transfer_engine* engine) {
   return told({MC_FORKED, "this engine was opened before fork(); open one in the child"});
 }
 
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> items;
+  while (!list.empty()) {
+    const std::size_t end = list.find(',');
+    if (end > 0) items.emplace_back(list.substr(0, end));
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
+  }
+  return items;
+}
+
 mc_status check_timeout(std::uint64_t timeout_ns) {
   return timeout_ns <= MC_MAX_TIMEOUT_NS
              ? MC_OK
@@ -67,6 +79,11 @@ mc_status read_options(const mc_transfer_submit_options* given, SubmitOptions* o
       (full.notify_message.data == nullptr && full.notify_message.size != 0)) {
     return invalid("a notification's name and message must not be null");
   }
+  if (full.priority > MC_TRANSFER_MIGRATION || full.checksum > 1) {
+    return invalid("priority is one of mc_transfer_priority, and checksum is 0 or 1");
+  }
+  options->priority = static_cast<transport::Priority>(full.priority);
+  options->checksum = full.checksum != 0;
   options->timeout_ns = full.timeout_ns;
   options->notify = full.notify;
   options->note_name = {static_cast<const char*>(full.notify_name.data), full.notify_name.size};
@@ -118,6 +135,11 @@ mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engin
   read.cluster = text_or(given.cluster, "default");
   read.key_file = text_or(given.key_file, "");
   read.congestion_control = text_or(given.congestion_control, "");
+  read.transports = text_or(given.transports, "auto");
+  read.devices = split(text_or(given.devices, ""));
+  if (given.rdma_ack_timeout > 31) return invalid("rdma_ack_timeout is at most 31");
+  if (given.rdma_ack_timeout != 0) read.rdma_ack_timeout = given.rdma_ack_timeout;
+  if (given.fabric_provider != nullptr) read.fabric_provider = given.fabric_provider;
   if (given.timeout_ns != 0) read.timeout_ns = given.timeout_ns;
   if (given.lanes != 0) read.lanes = given.lanes;
   read.same_host = given.same_host == 0;
@@ -139,10 +161,26 @@ void mc_transfer_close(mc_transfer_engine* engine) noexcept {
 
 mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* info) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
-  if (info == nullptr || info->struct_size < sizeof *info) {
+  if (info == nullptr || info->struct_size < sizeof(std::size_t)) {
     return invalid("set mc_transfer_info.struct_size");
   }
-  of(engine).fill(info);
+  mc_transfer_info full{};
+  of(engine).fill(&full);
+  full.struct_size = info->struct_size;
+  std::memcpy(static_cast<void*>(info), &full, std::min(info->struct_size, sizeof full));
+  return MC_OK;
+} catch (...) {
+  return caught();
+}
+
+mc_status mc_transfer_describe(mc_transfer_engine* engine, char* text, size_t* size) noexcept try {
+  if (const mc_status status = check(engine); status != MC_OK) return status;
+  if (size == nullptr || (text == nullptr && *size > 0)) {
+    return invalid("text and size must not be null");
+  }
+  const std::string whole = of(engine).describe();
+  whole.copy(text, *size);
+  *size = whole.size();
   return MC_OK;
 } catch (...) {
   return caught();
@@ -150,13 +188,20 @@ mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* inf
 
 // ---- Memory -----------------------------------------------------------------------------------
 
-mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
-                               size_t count, uint32_t rights) noexcept try {
+mc_status mc_transfer_register_at(mc_transfer_engine* engine, const mc_transfer_range* ranges,
+                                  size_t count, uint32_t rights, const char* location) noexcept
+    try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (ranges == nullptr) return invalid("ranges must not be null");
-  return told(of(engine).register_memory({ranges, count}, rights));
+  const std::string place = text_or(location, "*");
+  return told(of(engine).register_memory({ranges, count}, rights, place == "*" ? "" : place));
 } catch (...) {
   return caught();
+}
+
+mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
+                               size_t count, uint32_t rights) noexcept {
+  return mc_transfer_register_at(engine, ranges, count, rights, nullptr);
 }
 
 mc_status mc_transfer_allocate(uint64_t size, void** memory) noexcept try {

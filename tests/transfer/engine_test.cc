@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The promises of transfer.h, between two processes: over TCP, and from process to process.
+// The promises of transfer.h, between two processes: over TCP, over libfabric beside TCP, and from process to process.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "mc/transfer.h"
 #include "patience.h"
 #include "transfer/peer_process.h"
+#include "transport/fabric/library.h"
 #include "transport/limits.h"
 
 namespace mc::transfer::testing {
@@ -24,28 +25,39 @@ namespace {
 constexpr std::uint64_t kPeerBytes = 8 << 20;
 // Requests of 64 MiB that no machine finishes in the moment between two calls of a test.
 constexpr std::size_t kEndlessRequests = 4000;
+constexpr const char* kProvider = "tcp;ofi_rxm";
 
 // kMapped: within the host, with memory on both sides that memcpy can copy without the kernel.
-enum class Way { kTcp, kSameHost, kMapped };
+enum class Way { kTcp, kFabric, kSameHost, kMapped };
 
 class TransferEngine : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
+    if (by_fabric() && !transport::fabric::load_libfabric()) {
+      GTEST_SKIP() << "no libfabric on this host";
+    }
     if (mapped()) ::setenv("MC_TEST_SHARED", "1", 1);
+    if (by_fabric()) ::setenv("MC_TEST_FABRIC", kProvider, 1);
     open({});
   }
   void TearDown() override {
     ::unsetenv("MC_TEST_SHARED");
+    ::unsetenv("MC_TEST_FABRIC");
     mc_transfer_close(engine_);
   }
-  static bool within_host() { return GetParam() != Way::kTcp; }
+  static bool within_host() { return GetParam() == Way::kSameHost || GetParam() == Way::kMapped; }
   static bool mapped() { return GetParam() == Way::kMapped; }
+  static bool by_fabric() { return GetParam() == Way::kFabric; }
+  // Ways on which only registered local memory is as fast as possible.
+  static bool registers() { return mapped() || by_fabric(); }
 
   void open(const std::string& key_file) {
     mc_transfer_close(engine_);
     mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
     options.same_host = within_host() ? 0 : 1;
     options.timeout_ns = kWatchdogNs;
+    options.transports = by_fabric() ? "fabric" : "tcp";
+    options.fabric_provider = kProvider;
     if (!key_file.empty()) options.key_file = key_file.c_str();
     ASSERT_EQ(mc_transfer_open(&options, &engine_), MC_OK) << mc_transfer_last_error();
   }
@@ -53,7 +65,23 @@ class TransferEngine : public ::testing::TestWithParam<Way> {
     mc_transfer_segment segment = 0;
     EXPECT_EQ(mc_transfer_open_segment(engine_, peer.name().c_str(), 0, &segment), MC_OK)
         << mc_transfer_last_error();
+    if (by_fabric()) open_lanes(segment, peer.address());
     return segment;
+  }
+  std::uint64_t direct_bytes() {
+    mc_transfer_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(mc_transfer_get_info(engine_, &info), MC_OK);
+    return info.direct_bytes;
+  }
+  // Until then TCP carries the bytes.
+  void open_lanes(mc_transfer_segment segment, std::uint64_t address) {
+    const std::uint64_t before = direct_bytes();
+    char byte = 0;
+    EXPECT_TRUE(until([&] {
+      const mc_status status = run(request(MC_TRANSFER_GET, &byte, segment, address, 1));
+      return status == MC_PERMISSION_DENIED || direct_bytes() > before;
+    }));
   }
   static mc_transfer_request request(mc_transfer_verb verb, void* local,
                                      mc_transfer_segment segment, std::uint64_t remote,
@@ -64,7 +92,7 @@ class TransferEngine : public ::testing::TestWithParam<Way> {
     const mc_transfer_range range{one.local, one.size};
     void* address = one.local;
     const bool registered =
-        mapped() && mc_transfer_register(engine_, &range, 1, MC_TRANSFER_READ) == MC_OK;
+        registers() && mc_transfer_register(engine_, &range, 1, MC_TRANSFER_READ) == MC_OK;
     const mc_status status = mc_transfer_run(engine_, &one, 1, nullptr);
     if (registered) {
       EXPECT_EQ(mc_transfer_unregister(engine_, &address, 1), MC_OK);
@@ -76,9 +104,10 @@ class TransferEngine : public ::testing::TestWithParam<Way> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, TransferEngine,
-                         ::testing::Values(Way::kTcp, Way::kSameHost, Way::kMapped),
+                         ::testing::Values(Way::kTcp, Way::kFabric, Way::kSameHost, Way::kMapped),
                          [](const auto& way) {
                            return way.param == Way::kTcp        ? "Tcp"
+                                  : way.param == Way::kFabric   ? "Fabric"
                                   : way.param == Way::kSameHost ? "SameHost"
                                                                 : "Mapped";
                          });
@@ -88,6 +117,96 @@ TEST_P(TransferEngine, UsesThePathThatItReports) {
   std::uint32_t local = 7;
   ASSERT_EQ(mc_transfer_segment_is_local(engine_, segment_of(peer), &local), MC_OK);
   EXPECT_EQ(local, within_host() ? 1u : 0u);
+  mc_transfer_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(mc_transfer_get_info(engine_, &info), MC_OK);
+  EXPECT_STREQ(info.transport, by_fabric() ? "fabric" : "");
+}
+
+TEST_P(TransferEngine, TheDirectTransportCarriesRegisteredMemoryOfEverySize) {
+  PeerProcess peer(kPeerBytes);
+  const mc_transfer_segment segment = segment_of(peer);
+  std::vector<char> local(1 << 20, 7);
+  for (const std::uint64_t size : {8ull, 4096ull, 1048576ull}) {
+    for (const mc_transfer_verb verb : {MC_TRANSFER_PUT, MC_TRANSFER_GET}) {
+      const std::uint64_t before = direct_bytes();
+      const auto one = request(verb, local.data(), segment, peer.address(), size);
+      ASSERT_EQ(run(one), MC_OK) << mc_transfer_last_error();
+      EXPECT_EQ(direct_bytes() - before, by_fabric() ? size : 0);
+      // The device cannot reach local memory that is not registered.
+      ASSERT_EQ(mc_transfer_run(engine_, &one, 1, nullptr), MC_OK);
+      EXPECT_EQ(direct_bytes() - before, by_fabric() ? size : 0);
+    }
+  }
+  EXPECT_EQ(peer.tell("check 7"), std::to_string(1 << 20));
+}
+
+TEST_P(TransferEngine, NoDeviceReachesUnpinnedMemory) {
+  std::vector<char> local(1 << 20, 7);
+  void* const address = local.data();
+  const mc_transfer_range range{address, local.size()};
+  PeerProcess pinned(local.size());
+  PeerProcess unpinned(local.size(), MC_TRANSFER_READ | MC_TRANSFER_WRITE | MC_TRANSFER_UNPINNED);
+  const mc_transfer_segment segment = segment_of(pinned);
+  mc_transfer_segment other = 0;
+  ASSERT_EQ(mc_transfer_open_segment(engine_, unpinned.name().c_str(), 0, &other), MC_OK)
+      << mc_transfer_last_error();
+  const std::uint64_t before = direct_bytes();
+  const auto to = request(MC_TRANSFER_PUT, address, other, unpinned.address(), local.size());
+  ASSERT_EQ(run(to), MC_OK) << mc_transfer_last_error();
+  const std::uint32_t rights = MC_TRANSFER_READ | MC_TRANSFER_UNPINNED;
+  ASSERT_EQ(mc_transfer_register(engine_, &range, 1, rights), MC_OK);
+  const auto from = request(MC_TRANSFER_PUT, address, segment, pinned.address(), local.size());
+  ASSERT_EQ(mc_transfer_run(engine_, &from, 1, nullptr), MC_OK) << mc_transfer_last_error();
+  EXPECT_EQ(direct_bytes(), before);
+  EXPECT_EQ(unpinned.tell("check 7"), std::to_string(local.size()));
+  EXPECT_EQ(pinned.tell("check 7"), std::to_string(local.size()));
+}
+
+TEST_P(TransferEngine, AChecksumTellsThatTheWrongBytesArrived) {
+  PeerProcess peer(kPeerBytes);
+  const mc_transfer_segment segment = segment_of(peer);
+  std::vector<char> local(kPeerBytes, 3);
+  mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
+  options.checksum = 1;
+  options.notify = segment;
+  const mc_transfer_request requests[] = {
+      request(MC_TRANSFER_PUT, local.data(), segment, peer.address(), kPeerBytes - 1),
+      request(MC_TRANSFER_GET, local.data(), segment, peer.address(), 1)};
+  ASSERT_EQ(mc_transfer_run(engine_, requests, 1, &options), MC_OK) << mc_transfer_last_error();
+  EXPECT_EQ(peer.tell("wait-note"), "//" + std::to_string(kPeerBytes - 1));
+  // Two requests that write the same memory: only one can have left its bytes there.
+  std::vector<char> other(kPeerBytes, 4);
+  const mc_transfer_request two[] = {
+      request(MC_TRANSFER_PUT, local.data(), segment, peer.address(), kPeerBytes),
+      request(MC_TRANSFER_PUT, other.data(), segment, peer.address(), kPeerBytes)};
+  mc_transfer_batch batch = 0;
+  ASSERT_EQ(mc_transfer_submit(engine_, two, 2, &options, &batch), MC_OK);
+  EXPECT_EQ(mc_transfer_wait(engine_, batch, 0), MC_CORRUPT) << mc_transfer_last_error();
+  std::uint32_t ended = 0;
+  mc_transfer_status statuses[2];
+  ASSERT_EQ(mc_transfer_poll(engine_, batch, &ended, statuses, 2), MC_OK);
+  EXPECT_EQ(ended, 1u);
+  EXPECT_TRUE(statuses[0].status == MC_CORRUPT || statuses[1].status == MC_CORRUPT);
+  EXPECT_EQ(mc_transfer_free(engine_, batch), MC_OK);
+}
+
+TEST_P(TransferEngine, DescribesTheWaysToItsPeers) {
+  PeerProcess peer(4096);
+  const mc_transfer_segment segment = segment_of(peer);
+  char byte = 0;
+  ASSERT_EQ(run(request(MC_TRANSFER_GET, &byte, segment, peer.address(), 1)), MC_OK);
+  std::size_t size = 0;
+  ASSERT_EQ(mc_transfer_describe(engine_, nullptr, &size), MC_OK);
+  std::string text(size, ' ');
+  ASSERT_EQ(mc_transfer_describe(engine_, text.data(), &size), MC_OK);
+  EXPECT_NE(text.find(by_fabric() ? "fabric beside tcp" : "tcp alone"), std::string::npos) << text;
+  EXPECT_NE(text.find(peer.name() + ": " +
+                      (within_host() ? "copies within the host"
+                       : by_fabric() ? "fabric"
+                                     : "tcp")),
+            std::string::npos)
+      << text;
 }
 
 int mapped_files() {
@@ -211,6 +330,10 @@ TEST_P(TransferEngine, AnInvalidAddressFailsOnlyItsRequest) {
             MC_INVALID_ARGUMENT);
   EXPECT_EQ(run(request(MC_TRANSFER_PUT, const_cast<char*>(read_only), segment, remote, 1)), MC_OK);
   EXPECT_EQ(run(request(MC_TRANSFER_PUT, &byte, segment, remote, 1)), MC_OK);
+  mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
+  options.checksum = 1;
+  const auto with_sum = request(MC_TRANSFER_PUT, nowhere, segment, remote, 1);
+  EXPECT_EQ(mc_transfer_run(engine_, &with_sum, 1, &options), MC_INVALID_ARGUMENT);
 }
 
 TEST_P(TransferEngine, FollowsWhatThePeerRegistersAndUnregisters) {

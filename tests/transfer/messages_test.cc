@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "transport/engine/address.h"
+#include "transport/engine/wire/check.h"
 #include "transport/engine/wire/directory.h"
 #include "transport/engine/wire/engine_descriptor.h"
 #include "transport/engine/wire/notification.h"
@@ -30,6 +31,7 @@ EngineDescriptor sample_engine_descriptor() {
   engine_descriptor.pid = 4711;
   engine_descriptor.directory_address = 0x7f0011223344;
   fill(&engine_descriptor.nonce, 0xc0);
+  fill(&engine_descriptor.checks, 0xe0);
   return engine_descriptor;
 }
 
@@ -48,11 +50,12 @@ golden::Bytes sample_directory() {
 std::map<std::string, golden::Bytes> samples() {
   return {{"card", golden::bytes_of(sample_engine_descriptor())},
           {"directory", sample_directory()},
-          {"notification", encode_notification("name", "message")}};
+          {"notification", encode_notification("name", "message")},
+          {"question", golden::bytes_of(CheckQuestion{0x1000, 0x2000, 0x1122334455667788})}};
 }
 
-TEST(TransferMessages, HaveTheBytesOfVersionOne) {
-  const golden::Sections sections = golden::read("transfer-v1.txt");
+TEST(TransferMessages, HaveTheBytesOfVersionTwo) {
+  const golden::Sections sections = golden::read("transfer-v2.txt");
   EXPECT_EQ(sections.size(), samples().size());
   for (const auto& [name, bytes] : samples()) {
     const auto at = sections.find(name);
@@ -65,7 +68,7 @@ TEST(TransferMessages, HaveTheBytesOfVersionOne) {
 }
 
 TEST(TransferMessages, TheGoldenFileIsDecoded) {
-  golden::Sections sections = golden::read("transfer-v1.txt");
+  golden::Sections sections = golden::read("transfer-v2.txt");
   const auto engine_descriptor = decode_engine_descriptor(sections["card"]);
   ASSERT_TRUE(engine_descriptor);
   EXPECT_EQ(engine_descriptor->pid, 4711u);
@@ -96,7 +99,7 @@ TEST(TransferMessages, ADescriptorOutOfRangeIsRefused) {
     engine_descriptor.directory_bytes = kDirectoryHeadBytes - 1;
   }));
   EXPECT_TRUE(
-      refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.reserved2[2] = 1; }));
+      refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.reserved1 = 1; }));
 }
 
 // Writes a table as the owner would, but with the entries of a hostile owner.

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 
 namespace mc::transport {
@@ -29,7 +30,7 @@ class CountingRegistrar : public Registrar {
   Result<std::unique_ptr<Registration>> register_memory(std::size_t slot, const RegionSpec&,
                                                         const MemoryRange&) const override {
     if (refusing_ == slot) return fail(MC_NO_MEMORY, "no more memory for device");
-    auto made = std::make_unique<Registration>();
+    auto made = std::make_unique<Counted>(alive_);
     made->remote_key = 100 * (slot + 1) + ++count_;
     return made;
   }
@@ -38,11 +39,19 @@ class CountingRegistrar : public Registrar {
   void close(std::size_t slot) { open_.erase(slot); }
   void refuse(std::size_t slot) { refusing_ = slot; }
   std::uint64_t count() const { return count_; }
+  int alive() const { return alive_; }
 
  private:
+  struct Counted : Registration {
+    explicit Counted(std::atomic<int>& all) : alive(all) { ++alive; }
+    ~Counted() override { --alive; }
+    std::atomic<int>& alive;
+  };
+
   std::map<std::size_t, std::uint64_t> open_;
   std::size_t refusing_ = ~std::size_t{0};
   mutable std::uint64_t count_ = 0;
+  mutable std::atomic<int> alive_{0};
 };
 
 class LocalRegionsTest : public ::testing::Test {
@@ -122,6 +131,31 @@ TEST_F(LocalRegionsTest, ADeviceThatComesLaterAndCannotRegisterIsSaidAndTheOther
   EXPECT_EQ(keys().at(0), first);
   EXPECT_EQ(keys().at(1), 0u);
   EXPECT_EQ(regions_.backing(region_).code(), MC_NO_MEMORY);
+}
+
+TEST_F(LocalRegionsTest, AClosedRegionHoldsItsMemoryUntilEachRegistrationHasEnded) {
+  registrar_.open(1);
+  EXPECT_TRUE(regions_.on_opened(1).ok());
+  finish(0);
+  finish(1);
+  EXPECT_EQ(registrar_.alive(), 2);
+  EXPECT_FALSE(regions_.close(region_)) << "the loop does not wait for devices";
+  EXPECT_FALSE(regions_.describe(region_));
+  EXPECT_TRUE(regions_.knows(region_));
+  finish(0);
+  finish(1);
+  EXPECT_EQ(registrar_.alive(), 0);
+  EXPECT_TRUE(regions_.close(region_));
+  EXPECT_FALSE(regions_.knows(region_));
+  EXPECT_TRUE(regions_.close(region_));
+}
+
+TEST_F(LocalRegionsTest, ARegionThatIsClosedWhileADeviceRegistersItEndsToo) {
+  EXPECT_EQ(regions_.backing(region_).code(), MC_BUSY);
+  EXPECT_FALSE(regions_.close(region_));
+  finish(0);
+  EXPECT_EQ(registrar_.alive(), 0);
+  EXPECT_TRUE(regions_.close(region_));
 }
 
 TEST_F(LocalRegionsTest, ARangeThatLosesItsMemoryWhileADeviceComesIsNotRegistered) {

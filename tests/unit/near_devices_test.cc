@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/peer/one_sided_way.h"
+#include "transport/topology/near_devices.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
-namespace mc::agent {
+namespace mc::transport {
 namespace {
 
 TEST(NearDevices, AreThoseOfTheNodeThatTheMemoryIsOn) {
-  transport::PriorityMatrix matrix;
+  PriorityMatrix matrix;
   matrix.places["cpu:0"] = {{"mlx5_0", "mlx5_1"}, {"mlx5_2"}};
   matrix.places["cpu:1"] = {{"mlx5_2"}, {"mlx5_0", "mlx5_1"}};
   std::array<std::byte, 3> memory{};
   const NearDevices near = near_devices(
-      matrix, [&](const std::byte* data) { return static_cast<int>(data - memory.data()); });
+      matrix, [&](const std::byte* data) { return "cpu:" + std::to_string(data - memory.data()); });
   // Bits are by place in this list. A place may be empty.
   const std::string devices[] = {"mlx5_2", "", "mlx5_0"};
   EXPECT_EQ(near(&memory[0], devices), 0b100u);
@@ -24,11 +25,9 @@ TEST(NearDevices, AreThoseOfTheNodeThatTheMemoryIsOn) {
 
 TEST(NearDevices, TheNodeOfAPageIsAskedOfTheKernel) {
   std::byte here{1};
-  const int node = memory_node_of(&here);
-  EXPECT_GE(node, -1);
-  EXPECT_LT(node, 1024);
-  EXPECT_EQ(memory_node_of(nullptr), -1);
+  EXPECT_THAT(place_of_page(&here), ::testing::MatchesRegex("cpu:(-1|[0-9]+)"));
+  EXPECT_EQ(place_of_page(nullptr), "cpu:-1");
 }
 
 }  // namespace
-}  // namespace mc::agent
+}  // namespace mc::transport

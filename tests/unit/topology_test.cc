@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "transport/topology/hwloc_reader.h"
+#include "ctl/topo/hwloc_reader.h"
 #include "transport/topology/nic_choice.h"
 #include "transport/topology/priority_matrix.h"
 #include "transport/topology/sysfs_reader.h"
@@ -244,7 +244,7 @@ TEST(DeviceTree, ValuesMayBeEmptyOrHaveSeveralLines) {
 }
 
 TEST(Hwloc, AFileOfLstopoIsRead) {
-  auto host = read_hwloc_xml(text_of("two-socket-hwloc.xml"));
+  auto host = ctl::read_hwloc_xml(text_of("two-socket-hwloc.xml"));
   ASSERT_TRUE(host) << host.error().to_string();
   choose_nics(*host, {});
   ASSERT_EQ(host->nodes.size(), 2u);
@@ -261,10 +261,10 @@ TEST(Hwloc, AFileOfLstopoIsRead) {
 }
 
 TEST(Hwloc, AnotherFileIsRefused) {
-  EXPECT_FALSE(read_hwloc_xml(""));
-  EXPECT_FALSE(read_hwloc_xml("{\"cpu:0\": []}"));
+  EXPECT_FALSE(ctl::read_hwloc_xml(""));
+  EXPECT_FALSE(ctl::read_hwloc_xml("{\"cpu:0\": []}"));
   const std::string text = text_of("two-socket-hwloc.xml");
-  EXPECT_FALSE(read_hwloc_xml(text.substr(0, text.size() / 2)));
+  EXPECT_FALSE(ctl::read_hwloc_xml(text.substr(0, text.size() / 2)));
 }
 
 TEST(NicChoice, TheDenyListWinsOverTheAllowList) {

@@ -7,9 +7,9 @@ namespace mc::transport::choice {
 
 namespace {
 
-// The time between two checks whether reads under way still have a lane.
+// The time between two checks whether operations under way still have a lane.
 constexpr std::uint64_t kLookNs = 1'000'000;
-// Marks the ids of readings; TCP's ids never have this bit.
+// Marks the ids of operations that were begun directly; TCP's ids never have this bit.
 constexpr OperationId kOwn = OperationId{1} << 63;
 
 std::uint64_t bytes_of(std::span<const Piece> pieces) {
@@ -21,11 +21,13 @@ std::uint64_t bytes_of(std::span<const Piece> pieces) {
 }  // namespace
 
 Result<std::unique_ptr<ChoiceTransport>> ChoiceTransport::create(
-    std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct) {
+    std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct,
+    std::uint64_t direct_bytes) {
   // The kernel takes at most five epolls inside each other. libfabric has two, the direct transport and its
   // user have one each; one of the choice's own would be one too many.
   if (Status status = direct->also_wait_for(tcp->wait_fd()); !status.ok()) return fail(status);
-  return std::unique_ptr<ChoiceTransport>(new ChoiceTransport(std::move(tcp), std::move(direct)));
+  return std::unique_ptr<ChoiceTransport>(
+      new ChoiceTransport(std::move(tcp), std::move(direct), direct_bytes));
 }
 
 // ---- Regions ------------------------------------------------------------------------------------
@@ -33,6 +35,7 @@ Result<std::unique_ptr<ChoiceTransport>> ChoiceTransport::create(
 Result<RegionId> ChoiceTransport::register_region(const RegionSpec& spec) {
   auto region = tcp_->register_region(spec);
   if (!region) return region;
+  if (spec.two_sided_only) return region;
   RegionSpec named = spec;
   named.name = *region;
   auto direct = direct_->register_region(named);
@@ -40,7 +43,7 @@ Result<RegionId> ChoiceTransport::register_region(const RegionSpec& spec) {
   if (direct) {
     local.direct = *direct;
   } else {
-    local.why = direct.error().text();
+    local.why = direct.error();
   }
   return region;
 }
@@ -51,11 +54,21 @@ void ChoiceTransport::set_backed(RegionId region, std::span<const MemoryRange> r
 }
 
 bool ChoiceTransport::close_region(RegionId region) {
-  if (const auto at = regions_.find(region); at != regions_.end()) {
-    direct_->close_region(at->second.direct);
+  // TCP knows no region that was closed before.
+  const bool by_tcp = tcp_->close_region(region);
+  const auto at = regions_.find(region);
+  if (at != regions_.end()) {
+    if (!direct_->close_region(at->second.direct)) return false;
     regions_.erase(at);
   }
-  return tcp_->close_region(region);
+  return by_tcp;
+}
+
+Status ChoiceTransport::backing(RegionId region) const {
+  const auto at = regions_.find(region);
+  if (at == regions_.end()) return {};
+  if (at->second.direct == kNoRegion) return at->second.why;
+  return direct_->backing(at->second.direct);
 }
 
 Result<RemoteRegionId> ChoiceTransport::import_region(PeerId peer,
@@ -72,11 +85,10 @@ Result<RemoteRegionId> ChoiceTransport::import_region(PeerId peer,
 std::string ChoiceTransport::obstacles() const {
   std::string text = direct_->obstacles();
   for (const auto& [region, local] : regions_) {
-    const Status backing = direct_->backing(local.direct);
-    const std::string why = backing.ok() ? local.why : std::string(backing.text());
-    if (why.empty()) continue;
+    const Status backed = backing(region);
+    if (backed.ok() || backed.code() == MC_BUSY) continue;
     if (!text.empty()) text += "; ";
-    text += why;
+    text += backed.text();
   }
   return text;
 }
@@ -127,8 +139,8 @@ Status ChoiceTransport::attach(Link link) {
 void ChoiceTransport::close_peer(PeerId peer) {
   const auto at = peers_.find(peer);
   if (at == peers_.end()) return;
-  for (auto& [id, reading] : readings_) {
-    if (reading.operation.peer == peer) reading.cancelled = true;
+  for (auto& [id, begun] : begun_) {
+    if (begun.operation.peer == peer) begun.cancelled = true;
   }
   close_direct(at->second.node);
   peers_.erase(at);
@@ -140,11 +152,12 @@ void ChoiceTransport::close_peer(PeerId peer) {
 
 const ChoiceTransport::Remote* ChoiceTransport::direct_way(const Operation& operation,
                                                            std::uint64_t now_ns) {
-  if (operation.verb != Verb::kRead) return nullptr;
+  if (operation.verb == Verb::kNotify) return nullptr;
   const std::uint64_t bytes = bytes_of(operation.pieces);
-  if (bytes < kOneSidedBytes) return nullptr;
+  if (bytes < direct_bytes_) return nullptr;
   const auto peer = peers_.find(operation.peer);
   if (peer == peers_.end() || peer->second.direct == kNoPeer) return nullptr;
+  if (!direct_->holds(operation.pieces)) return nullptr;
   const auto at = remote_.find(operation.region);
   if (at == remote_.end() || at->second.peer != operation.peer) return nullptr;
   Remote& remote = at->second;
@@ -153,8 +166,9 @@ const ChoiceTransport::Remote* ChoiceTransport::direct_way(const Operation& oper
     if (!region) return nullptr;
     remote.direct = *region;
   }
-  return direct_->ready_to_read(remote.direct, operation.offset_bytes, bytes, now_ns) ? &remote
-                                                                                      : nullptr;
+  if (!direct_->is_reachable(remote.direct, operation.offset_bytes, bytes, now_ns)) return nullptr;
+  const bool worth_a_probe = operation.verb == Verb::kRead && bytes >= kProbedBytes;
+  return worth_a_probe || !direct_->is_guarded(remote.direct) ? &remote : nullptr;
 }
 
 std::size_t ChoiceTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
@@ -183,42 +197,49 @@ std::size_t ChoiceTransport::submit(std::span<Operation> operations, std::uint64
 // False: no room.
 bool ChoiceTransport::begin(Operation& operation, const Remote& remote, std::uint64_t now_ns) {
   const OperationId id = kOwn | next_id_++;
-  Reading& reading = readings_[id];
-  reading.operation = operation;
-  reading.operation.id = id;
-  reading.pieces.assign(operation.pieces.begin(), operation.pieces.end());
-  reading.operation.pieces = reading.pieces;
-  reading.direct_peer = peers_.at(operation.peer).direct;
-  const Piece byte{&reading.byte, 1, kNoRegion};
-  Operation asking = operation;
-  asking.pieces = {&byte, 1};
-  if (tcp_->submit({&asking, 1}, now_ns) != 1) {
-    readings_.erase(id);
+  Begun& begun = begun_[id];
+  begun.operation = operation;
+  begun.operation.id = id;
+  begun.pieces.assign(operation.pieces.begin(), operation.pieces.end());
+  begun.operation.pieces = begun.pieces;
+  begun.direct_peer = peers_.at(operation.peer).direct;
+  if (direct_->is_guarded(remote.direct) && !probe(id, begun, now_ns)) {
+    begun_.erase(id);
     return false;
   }
   operation.id = id;
-  reading.by_tcp = asking.id;
-  by_tcp_[asking.id] = id;
   // The direct transport finds the regions of pieces by address.
-  std::vector<Piece> pieces = reading.pieces;
+  std::vector<Piece> pieces = begun.pieces;
   for (Piece& piece : pieces) piece.region = kNoRegion;
   Operation bytes = operation;
-  bytes.peer = reading.direct_peer;
+  bytes.peer = begun.direct_peer;
   bytes.region = remote.direct;
   bytes.cookie = id;
   bytes.pieces = pieces;
   if (direct_->submit({&bytes, 1}, now_ns) == 1) {
-    reading.by_direct = bytes.id;
-    ++choices_.reads;
+    begun.by_direct = bytes.id;
+    ++choices_.begun;
   } else {
-    reading.direct_outcome = Outcome::kBusy;
+    begun.direct_outcome = Outcome::kBusy;
+    settle(id, begun);
   }
   return true;
 }
 
+// False: no room.
+bool ChoiceTransport::probe(OperationId id, Begun& begun, std::uint64_t now_ns) {
+  const Piece byte{&begun.byte, 1, kNoRegion};
+  Operation asking = begun.operation;
+  asking.pieces = {&byte, 1};
+  if (tcp_->submit({&asking, 1}, now_ns) != 1) return false;
+  begun.by_tcp = asking.id;
+  by_tcp_[asking.id] = id;
+  return true;
+}
+
 void ChoiceTransport::cancel(OperationId operation) {
-  const auto at = readings_.find(operation);
-  if (at == readings_.end()) {
+  const auto at = begun_.find(operation);
+  if (at == begun_.end()) {
     tcp_->cancel(operation);
     return;
   }
@@ -227,52 +248,51 @@ void ChoiceTransport::cancel(OperationId operation) {
   if (at->second.by_tcp != kNoOperation) tcp_->cancel(at->second.by_tcp);
 }
 
-void ChoiceTransport::settle(OperationId id, Reading& reading) {
-  if (reading.by_tcp != kNoOperation) return;
-  if (reading.by_direct != kNoOperation) {
+void ChoiceTransport::settle(OperationId id, Begun& begun) {
+  if (begun.by_tcp != kNoOperation) return;
+  if (begun.by_direct != kNoOperation) {
     // The caller no longer wants the bytes. The event waits until no byte lands.
-    if (reading.tcp_outcome != Outcome::kDone) direct_->cancel(reading.by_direct);
+    if (begun.tcp_outcome != Outcome::kDone) direct_->cancel(begun.by_direct);
     return;
   }
-  if (reading.detour || reading.tcp_outcome != Outcome::kDone) {
-    end(id, reading, reading.tcp_outcome);
-  } else if (reading.direct_outcome == Outcome::kDone ||
-             reading.direct_outcome == Outcome::kTimedOut) {
-    end(id, reading, reading.direct_outcome);
-  } else if (reading.cancelled) {
-    end(id, reading, Outcome::kCancelled);
+  if (begun.detour || begun.tcp_outcome != Outcome::kDone) {
+    end(id, begun, begun.tcp_outcome);
+  } else if (begun.direct_outcome == Outcome::kDone || begun.direct_outcome == Outcome::kTimedOut) {
+    end(id, begun, begun.direct_outcome);
+  } else if (begun.cancelled) {
+    end(id, begun, Outcome::kCancelled);
   } else {
     ++choices_.detours;
-    reading.detour = true;
-    const auto remote = remote_.find(reading.operation.region);
-    if (remote != remote_.end() && reading.direct_outcome == Outcome::kStale) {
+    begun.detour = true;
+    const auto remote = remote_.find(begun.operation.region);
+    if (remote != remote_.end() && begun.direct_outcome == Outcome::kStale) {
       direct_->doubt(remote->second.direct);
     }
-    detour(id, reading);
+    detour(id, begun);
   }
 }
 
-void ChoiceTransport::detour(OperationId id, Reading& reading) {
-  if (reading.cancelled) return end(id, reading, Outcome::kCancelled);
-  Operation again = reading.operation;
+void ChoiceTransport::detour(OperationId id, Begun& begun) {
+  if (begun.cancelled) return end(id, begun, Outcome::kCancelled);
+  Operation again = begun.operation;
   if (tcp_->submit({&again, 1}, now_ns_) != 1) {
     waiting_.push_back(id);
     return;
   }
-  reading.by_tcp = again.id;
+  begun.by_tcp = again.id;
   by_tcp_[again.id] = id;
 }
 
-void ChoiceTransport::end(OperationId id, const Reading& reading, Outcome outcome) {
+void ChoiceTransport::end(OperationId id, const Begun& begun, Outcome outcome) {
   Event event;
   event.outcome = outcome;
-  event.verb = reading.operation.verb;
+  event.verb = begun.operation.verb;
   event.id = id;
-  event.cookie = reading.operation.cookie;
-  event.bytes = reading.bytes;
-  event.peer = reading.operation.peer;
+  event.cookie = begun.operation.cookie;
+  event.bytes = begun.bytes;
+  event.peer = begun.operation.peer;
   events_.push_back(event);
-  readings_.erase(id);
+  begun_.erase(id);
 }
 
 // ---- The loop -----------------------------------------------------------------------------------
@@ -289,11 +309,11 @@ void ChoiceTransport::take_tcp(std::vector<Event>& events, std::size_t first) {
     }
     const OperationId id = own->second;
     by_tcp_.erase(own);
-    Reading& reading = readings_.at(id);
-    reading.by_tcp = kNoOperation;
-    reading.tcp_outcome = events[i].outcome;
-    if (reading.detour) reading.bytes = events[i].bytes;
-    settle(id, reading);
+    Begun& begun = begun_.at(id);
+    begun.by_tcp = kNoOperation;
+    begun.tcp_outcome = events[i].outcome;
+    if (begun.detour) begun.bytes = events[i].bytes;
+    settle(id, begun);
   }
   events.resize(kept);
 }
@@ -301,21 +321,23 @@ void ChoiceTransport::take_tcp(std::vector<Event>& events, std::size_t first) {
 void ChoiceTransport::take_direct() {
   for (const Event& event : direct_events_) {
     if (event.kind != Event::Kind::kCompleted) continue;
-    const auto at = readings_.find(event.cookie);
-    if (at == readings_.end()) continue;
-    Reading& reading = at->second;
-    reading.by_direct = kNoOperation;
-    reading.direct_outcome = event.outcome;
-    reading.bytes = event.bytes;
-    settle(at->first, reading);
+    const auto at = begun_.find(event.cookie);
+    if (at == begun_.end()) continue;
+    Begun& begun = at->second;
+    begun.by_direct = kNoOperation;
+    begun.direct_outcome = event.outcome;
+    begun.bytes = event.bytes;
+    settle(at->first, begun);
   }
 }
 
-// TCP takes over at once, without waiting for lanes that may come back.
+// TCP takes over reads at once, without waiting for lanes that may come back. A write that was posted to a dead
+// lane may still arrive, after the peer has reused the memory: only the direct transport knows when it cannot.
 void ChoiceTransport::leave_dead_ways() {
-  for (const auto& [id, reading] : readings_) {
-    if (reading.by_direct != kNoOperation && !direct_->is_up(reading.direct_peer)) {
-      direct_->cancel(reading.by_direct);
+  for (const auto& [id, begun] : begun_) {
+    if (begun.operation.verb == Verb::kWrite) continue;
+    if (begun.by_direct != kNoOperation && !direct_->is_up(begun.direct_peer)) {
+      direct_->cancel(begun.by_direct);
     }
   }
 }
@@ -328,10 +350,10 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   direct_events_.clear();
   direct_->poll(now_ns, direct_events_);
   if (!direct_events_.empty()) take_direct();
-  if (!readings_.empty() && now_ns_ >= next_look_ns_) {
+  if (!begun_.empty() && now_ns_ >= next_look_ns_) {
     next_look_ns_ = now_ns_ + kLookNs;
     leave_dead_ways();
-    for (const OperationId id : std::exchange(waiting_, {})) detour(id, readings_.at(id));
+    for (const OperationId id : std::exchange(waiting_, {})) detour(id, begun_.at(id));
   }
   events.insert(events.end(), events_.begin(), events_.end());
   events_.clear();
@@ -339,7 +361,7 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
 
 std::uint64_t ChoiceTransport::next_poll_ns() const {
   if (!events_.empty()) return 0;
-  const std::uint64_t look_ns = readings_.empty() ? ~std::uint64_t{0} : next_look_ns_;
+  const std::uint64_t look_ns = begun_.empty() ? ~std::uint64_t{0} : next_look_ns_;
   return std::min({tcp_->next_poll_ns(), direct_->next_poll_ns(), look_ns});
 }
 

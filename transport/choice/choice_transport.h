@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two transports to each peer, and the choice between them for each operation. TCP
-//   reaches every peer, tells whether the peer is alive, and carries all small operations. Large
-//   reads use the direct (one-sided) transport, rdma or fabric, if both sides have the transport
+//   reaches every peer, tells whether the peer is alive, and carries all small operations. The direct
+//   (one-sided) transport, rdma or fabric, carries large reads, if both sides have the transport
 //   and the lanes work. While lanes are opened, or have failed, TCP carries the reads.
 //
 //     read ──► small, or the direct way is not ready ──────────────────────────► TCP
@@ -12,6 +12,8 @@
 //   A device that serves a read does not check that the bytes are still the meant object: the bytes
 //   of an object that was removed a moment ago lie there unchanged, with a checksum that fits. The
 //   probe byte asks the region's guard while the operation is under way.
+//   Memory without a guard needs no probe byte. The direct transport also carries writes to such memory, and
+//   reads of any size that the caller wants.
 // Threads: a single thread drives the transport.
 // Owns: both transports.
 // Trusts: the caller. Each transport checks the bytes that peers send.
@@ -27,18 +29,19 @@
 namespace mc::transport::choice {
 
 // From this size on, a direct read is worth the probe byte.
-inline constexpr std::uint64_t kOneSidedBytes = 64 * 1024;
+inline constexpr std::uint64_t kProbedBytes = 64 * 1024;
 
 struct ChoiceCounters {
-  std::uint64_t reads = 0;    // begun with the direct transport
-  std::uint64_t detours = 0;  // of these reads, repeated by TCP
+  std::uint64_t begun = 0;    // operations begun with the direct transport
+  std::uint64_t detours = 0;  // of these operations, repeated by TCP
 };
 
 class ChoiceTransport : public Transport {
  public:
-  // Errors: MC_NO_MEMORY.
+  // direct_bytes: smaller operations go by TCP. Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<ChoiceTransport>> create(std::unique_ptr<Transport> tcp,
-                                                         std::unique_ptr<OneSidedTransport> direct);
+                                                         std::unique_ptr<OneSidedTransport> direct,
+                                                         std::uint64_t direct_bytes = kProbedBytes);
 
   const Capabilities& capabilities() const override { return tcp_->capabilities(); }
   Result<RegionId> register_region(const RegionSpec& spec) override;
@@ -56,6 +59,7 @@ class ChoiceTransport : public Transport {
   int wait_fd() const override { return direct_->wait_fd(); }
   std::uint64_t next_poll_ns() const override;
   bool close_region(RegionId region) override;
+  Status backing(RegionId region) const override;
   void close_peer(PeerId peer) override;
   void cancel(OperationId operation) override;
   const Counters& counters() const override;
@@ -81,10 +85,10 @@ class ChoiceTransport : public Transport {
   };
   struct Local {
     RegionId direct = kNoRegion;
-    std::string why;  // the direct way is missing
+    Status why;  // the direct way is missing
   };
-  // A read that was begun with the direct transport.
-  struct Reading {
+  // An operation that was begun with the direct transport.
+  struct Begun {
     Operation operation;
     std::vector<Piece> pieces;
     PeerId direct_peer = kNoPeer;
@@ -97,33 +101,36 @@ class ChoiceTransport : public Transport {
     bool cancelled = false;
     std::byte byte{};
   };
-  using Readings = std::unordered_map<OperationId, Reading>;
 
-  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct)
+  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct,
+                  std::uint64_t direct_bytes)
       : tcp_(std::move(tcp)),
         direct_(std::move(direct)),
+        direct_bytes_(direct_bytes),
         feature_(feature_of(direct_->protocol())) {}
   void connect_direct(NodeId node);
   void close_direct(NodeId node);
-  // The region for a direct read; null: TCP must carry the read.
+  // The region for a direct operation; null: TCP must carry the operation.
   const Remote* direct_way(const Operation& operation, std::uint64_t now_ns);
   bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
   void take_tcp(std::vector<Event>& events, std::size_t first);
   void take_direct();
-  void settle(OperationId id, Reading& reading);
-  void detour(OperationId id, Reading& reading);
+  bool probe(OperationId id, Begun& begun, std::uint64_t now_ns);
+  void settle(OperationId id, Begun& begun);
+  void detour(OperationId id, Begun& begun);
   void leave_dead_ways();
-  void end(OperationId id, const Reading& reading, Outcome outcome);
+  void end(OperationId id, const Begun& begun, Outcome outcome);
 
   const std::unique_ptr<Transport> tcp_;
   const std::unique_ptr<OneSidedTransport> direct_;
+  const std::uint64_t direct_bytes_;
   const std::uint32_t feature_;  // of nodes that accept links of the direct transport
   std::set<NodeId> able_;        // nodes with the feature
   std::unordered_map<PeerId, Ways> peers_;
   std::unordered_map<PeerId, PeerId> of_direct_;  // direct_'s peers to own peers
   std::unordered_map<RegionId, Local> regions_;
   std::unordered_map<RemoteRegionId, Remote> remote_;
-  Readings readings_;
+  std::unordered_map<OperationId, Begun> begun_;
   std::unordered_map<OperationId, OperationId> by_tcp_;  // TCP's operations to own operations
   std::vector<OperationId> waiting_;                     // for room in TCP
   std::vector<Event> events_;                            // to be handed out

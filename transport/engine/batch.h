@@ -22,6 +22,7 @@
 #include "mc/transfer.h"
 #include "transport/engine/local/shared_files.h"
 #include "transport/engine/local/staging.h"
+#include "transport/engine/wire/check.h"
 #include "transport/engine/wire/directory.h"
 #include "transport/transport.h"
 
@@ -33,6 +34,8 @@ struct SubmitOptions {
   std::string_view note_name;
   std::string_view note_message;
   bool waits = false;  // the caller waits at once, so small copies need no other thread
+  transport::Priority priority = transport::Priority::kForeground;
+  bool checksum = false;  // the peer compares the checksums of written bytes
 };
 
 // From this size on, two threads share a copy within the host. With memcpy a core is almost as
@@ -73,14 +76,26 @@ struct RequestRef {
   std::uint32_t index = 0;  // of the request
 };
 
+// A question to the peer whether written bytes have arrived.
+struct Check {
+  std::uint32_t of = 0;  // the request that has written them
+  CheckQuestion question{};
+};
+
 struct Batch {
   std::uint64_t id = 0;
   std::uint64_t deadline_ns = 0;
+  transport::Priority priority = transport::Priority::kForeground;
   std::vector<Request> requests;
   std::size_t open = 0;  // requests that have not ended
-  // The notification is the last request, which starts when the others have ended.
+  // The requests of a stage start when those of the stage before have all succeeded. The requests lie in this order:
+  // the caller's, the notification, the questions.
+  enum class Stage : std::uint8_t { kData, kChecks, kNote };
+  Stage stage = Stage::kData;
+  std::size_t stage_open = 0;
   bool notifies = false;
   std::vector<std::byte> note;
+  std::vector<Check> checks;
   std::deque<std::uint32_t> copies;  // requests with bytes that no thread has taken
   bool submitting = false;           // submit() has not yet decided which threads copy
   bool queued = false;               // for the copying thread
@@ -92,10 +107,22 @@ struct Batch {
   Condition changed;
 
   bool ended() const { return open == 0; }
-  bool is_note(std::uint32_t index) const { return notifies && index + 1 == requests.size(); }
-  // Requests of the caller, without the notification.
-  std::size_t given() const { return requests.size() - (notifies ? 1 : 0); }
+  bool is_note(std::size_t index) const { return notifies && index == given(); }
+  // Null: the request is no question.
+  Check* check(std::size_t index) {
+    const std::size_t first = requests.size() - checks.size();
+    return index >= first ? &checks[index - first] : nullptr;
+  }
+  // Requests of the caller.
+  std::size_t given() const { return requests.size() - checks.size() - (notifies ? 1 : 0); }
+  struct Range {
+    std::size_t begin = 0, end = 0;
+  };
+  Range requests_of(Stage which) const;
 };
+
+// Adds the questions about the bytes of each write. Reads the bytes.
+void add_checks(Batch& batch);
 
 // Errors: MC_INVALID_ARGUMENT.
 Result<std::unique_ptr<Batch>> make_batch(std::span<const mc_transfer_request> requests,

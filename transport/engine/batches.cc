@@ -42,9 +42,7 @@ Batch* Batches::submit(std::unique_ptr<Batch>* given, bool waits) {
   Batch& batch = *table_.add(std::move(*given));
   hold(batch);
   batch.submitting = true;
-  const auto count = static_cast<std::uint32_t>(batch.given());
-  for (std::uint32_t i = 0; i < count; ++i) start(batch, i);
-  if (count == 0) start(batch, 0);  // a notification alone
+  start_from(batch, Batch::Stage::kData);
   batch.submitting = false;
   send_outgoing();
   // A sum of 1 is worth a second thread.
@@ -76,6 +74,25 @@ void Batches::free(Batch& batch) {
 }
 
 // ---- The way of a request ---------------------------------------------------------------------
+
+void Batches::start_from(Batch& batch, Batch::Stage stage) {
+  Batch::Range range = batch.requests_of(stage);
+  while (range.begin == range.end && stage != Batch::Stage::kNote) {
+    stage = static_cast<Batch::Stage>(static_cast<std::uint8_t>(stage) + 1);
+    range = batch.requests_of(stage);
+  }
+  batch.stage = stage;
+  batch.stage_open = range.end - range.begin;
+  const bool cancels = batch.failed && stage != Batch::Stage::kData;
+  for (std::size_t i = range.begin; i < range.end; ++i) {
+    if (cancels) {
+      end(batch, batch.requests[i],
+          {MC_CANCELLED, "not sent, because a request of the batch failed"});
+    } else {
+      start(batch, static_cast<std::uint32_t>(i));
+    }
+  }
+}
 
 void Batches::start(Batch& batch, std::uint32_t index) {
   Request& request = batch.requests[index];
@@ -138,7 +155,7 @@ void Batches::expire_waiting(std::uint64_t now) {
 // REQUIRES: the peer is ready.
 void Batches::route(Batch& batch, std::uint32_t index, EnginePeer& peer) {
   Request& request = batch.requests[index];
-  if (!batch.is_note(index)) {
+  if (!batch.is_note(index) && batch.check(index) == nullptr) {
     const MemoryRegistry::Registration* const own = memory_.find(request.local, request.size_bytes);
     const DirectoryEntry* entry = peer.directory.find(request.remote, request.size_bytes);
     const std::uint32_t needed = request.write ? MC_TRANSFER_WRITE : MC_TRANSFER_READ;
@@ -150,13 +167,13 @@ void Batches::route(Batch& batch, std::uint32_t index, EnginePeer& peer) {
                      : status_of(Outcome::kRefused));
       return;
     }
+    // Registered memory stays until unregister_memory(), which waits for this request.
+    const bool registered = own != nullptr && (request.write ? own->readable : own->writable);
     if (peer.same_host && !entry->by_owner_only()) {
-      // Registered memory stays until unregister_memory(), which waits for this copy.
-      const bool registered = own != nullptr && (request.write ? own->readable : own->writable);
       copier_.start(batch, index, *entry, peer, registered);
       return;
     }
-    if (own == nullptr && !is_memory(request.local, request.size_bytes, !request.write)) {
+    if (!registered && !is_memory(request.local, request.size_bytes, !request.write)) {
       end(batch, request,
           {MC_INVALID_ARGUMENT, "the local address is no memory of this process, or read-only"});
       return;
@@ -191,10 +208,15 @@ void Batches::fill(const RequestRef& item, transport::Operation* operation,
   Request& request = batch.requests[item.index];
   operation->cookie = (std::uint64_t{item.slot} << 32) | item.index;
   operation->deadline_ns = batch.deadline_ns;
+  operation->priority = batch.priority;
   const EnginePeer* const peer = peers_.find(request.segment);
   const DirectoryEntry* entry = nullptr;
-  const bool is_note = batch.is_note(item.index);
-  if (is_note) {
+  Check* const check = batch.check(item.index);
+  const bool is_data = check == nullptr && !batch.is_note(item.index);
+  if (check != nullptr) {
+    operation->verb = transport::Verb::kWrite;
+    *piece = {reinterpret_cast<std::byte*>(&check->question), kCheckQuestionBytes};
+  } else if (!is_data) {
     operation->verb = transport::Verb::kNotify;
     *piece = {batch.note.data(), batch.note.size()};
   } else {
@@ -204,15 +226,17 @@ void Batches::fill(const RequestRef& item, transport::Operation* operation,
   }
   operation->pieces = {piece, 1};
   const bool lost = peer == nullptr || peer->transport_id == transport::kNoPeer;
-  if (request.state == State::kOutgoing && (lost || (!is_note && entry == nullptr))) {
+  if (request.state == State::kOutgoing && (lost || (is_data && entry == nullptr))) {
     end(batch, request, lost && peer != nullptr ? peer->failure : status_of(Outcome::kStale));
   }
   if (request.state != State::kOutgoing) return;
   operation->peer = peer->transport_id;
-  if (is_note) return;
-  const auto region = transport_->import_region(peer->transport_id, entry->descriptor);
+  if (batch.is_note(item.index)) return;
+  const auto region = transport_->import_region(
+      peer->transport_id, is_data ? entry->descriptor : peer->engine_descriptor.checks);
   operation->region = region ? *region : 0;
-  operation->offset_bytes = request.remote - entry->address;
+  operation->offset_bytes = is_data ? request.remote - entry->address
+                                    : (next_place_++ % kCheckPlaces) * kCheckQuestionBytes;
 }
 
 void Batches::send_outgoing() {
@@ -247,7 +271,10 @@ void Batches::on_completed(const transport::Event& event) {
   if (request.state != State::kEnded) {
     request.bytes = event.bytes;
     EnginePeer* const peer = peers_.find(request.segment);
-    if (event.outcome == Outcome::kStale && peer != nullptr && request.failing == MC_OK) {
+    if (event.outcome == Outcome::kBusy && batch.check(index) != nullptr &&
+        request.failing == MC_OK) {
+      start(batch, index);  // another question was at that place
+    } else if (event.outcome == Outcome::kStale && peer != nullptr && request.failing == MC_OK) {
       look_again(batch, index, *peer, status_of(event.outcome));
     } else if (event.outcome == Outcome::kCancelled) {
       // Either this engine cancelled the request, or the transport gave up the peer.
@@ -298,21 +325,23 @@ void Batches::end(Batch& batch, Request& request, const Status& given) {
   }
   if (status.ok()) request.bytes = request.size_bytes;
   --batch.open;
+  --batch.stage_open;
+  const auto index = static_cast<std::size_t>(&request - batch.requests.data());
+  if (const Check* const check = batch.check(index); check != nullptr && !status.ok()) {
+    Request& written = batch.requests[check->of];
+    written.status = status.code();
+    written.bytes = 0;
+  }
   if (!status.ok() && !batch.failed) {
     batch.failed = true;
     // cancel() may have stored the reason already.
     if (batch.first_failure.code() != status.code()) batch.first_failure = status;
   }
-  Request& note = batch.requests.back();
-  if (batch.notifies && batch.open == 1 && note.state == State::kNew) {
-    if (batch.failed) {
-      end(batch, note, {MC_CANCELLED, "not sent, because a request of the batch failed"});
-    } else {
-      start(batch, static_cast<std::uint32_t>(batch.requests.size() - 1));
-      // Copies end in threads that do not drive.
-      send_outgoing();
-      loop_.nudge();
-    }
+  if (batch.stage_open == 0 && batch.open > 0) {
+    start_from(batch, static_cast<Batch::Stage>(static_cast<std::uint8_t>(batch.stage) + 1));
+    // Copies end in threads that do not drive.
+    send_outgoing();
+    loop_.nudge();
     return;
   }
   batch.changed.notify_all();

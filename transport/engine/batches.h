@@ -63,6 +63,8 @@ class Batches final : public PeerWaiters, public CopySink {
   void on_copy_stopped(Batch& batch, Request& request, const Status& status) override;
   Batch& batch_at(std::uint32_t slot) override { return *table_.at(slot); }
 
+  // Starts the first stage from this one on that has requests, or cancels its requests after a failure.
+  void start_from(Batch& batch, Batch::Stage stage);
   void start(Batch& batch, std::uint32_t index);
   void wait_for_peer(Batch& batch, std::uint32_t index, EnginePeer& peer);
   void route(Batch& batch, std::uint32_t index, EnginePeer& peer);
@@ -80,6 +82,7 @@ class Batches final : public PeerWaiters, public CopySink {
   SlotTable<Batch> table_{MC_MAX_TRANSFER_BATCHES};
   std::deque<RequestRef> outgoing_;  // for the transport
   std::uint32_t waiting_ = 0;        // requests in kWaiting
+  std::uint32_t next_place_ = 0;     // of a question
 };
 
 }  // namespace mc::transfer

@@ -8,6 +8,7 @@
 
 #include "libmc/auth/cluster_hello.h"
 #include "libmc/base/clock.h"
+#include "transport/tcp/tcp_transport.h"
 
 namespace mc::transfer {
 
@@ -16,6 +17,7 @@ namespace {
 // A transport cuts a lane that holds a slice for longer than kMaxPinNs.
 constexpr std::uint64_t kReleaseNs = transport::kMaxPinNs + 1'000'000'000;
 constexpr std::uint64_t kReleaseLookNs = 2'000'000;
+constexpr std::uint64_t kDeviceLookNs = 1'000'000;
 constexpr std::uint64_t kLongestChunkNs = 1'000'000'000;
 // Past the deadline a request ends when the lanes are cut, at the latest.
 constexpr std::uint64_t kGraceNs = 2'000'000'000;
@@ -25,6 +27,11 @@ Status no_segment() { return {MC_INVALID_ARGUMENT, "no such segment is open"}; }
 Status no_batch() { return {MC_INVALID_ARGUMENT, "no such batch; it may have been freed"}; }
 Status too_many_segments() {
   return {MC_BUSY, "an engine has at most 4096 segments open (MC_MAX_TRANSFER_SEGMENTS)"};
+}
+
+// Time for devices to pin or release memory: the kernel takes 0.1 to 0.5 s for each GiB.
+std::uint64_t device_time_ns(std::uint64_t size_bytes) {
+  return 2'000'000'000 + (size_bytes >> 30) * 2'000'000'000;
 }
 
 std::uint64_t random_id() {
@@ -55,6 +62,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<NameStore> names)
       names_(std::move(names)),
       loop_(*this),
       memory_(devices_),
+      verifier_(memory_),
       peers_({options.lanes, options.same_host}, loop_, batches_),
       copier_(loop_, peers_, batches_),
       batches_(loop_, peers_, copier_, memory_, devices_) {}
@@ -82,18 +90,46 @@ Status Engine::start() {
   if (!port) return port.error();
   port_ = std::move(*port);
   name_ = options_.name.empty() ? text_of(port_->address()) : options_.name;
+  auto transport = open_transport(own);
+  if (!transport) return transport.error();
+  transport_ = std::move(*transport);
+  if (Status status = memory_.start(*transport_, &own); !status.ok()) return status;
+  if (Status status = verifier_.start(*transport_, &own); !status.ok()) return status;
+  peers_.start(*transport_, *port_, own);
+  batches_.start(*transport_);
+  port_->start(*transport_, direct_, own);
+  return loop_.start(*transport_, *port_);
+}
+
+Result<std::unique_ptr<transport::Transport>> Engine::open_transport(const EngineDescriptor& own) {
   transport::tcp::TcpOptions tcp;
   tcp.node = own.node;
   tcp.incarnation = own.incarnation;
   tcp.congestion_control = options_.congestion_control;
-  auto transport = transport::tcp::TcpTransport::create(tcp, *port_);
-  if (!transport) return transport.error();
-  transport_ = std::move(*transport);
-  if (Status status = memory_.start(*transport_, &own); !status.ok()) return status;
-  peers_.start(*transport_, *port_, own);
-  batches_.start(*transport_);
-  port_->start(*transport_, own);
-  return loop_.start(*transport_, *port_);
+  auto by_tcp = transport::tcp::TcpTransport::create(tcp, *port_);
+  if (!by_tcp) return fail(by_tcp.error());
+  transport::choice::DirectOptions direct;
+  direct.node = own.node;
+  direct.incarnation = own.incarnation;
+  direct.transports = options_.transports;
+  direct.rdma_devices = options_.devices;
+  direct.fabric_provider = options_.fabric_provider;
+  direct.rdma_ack_timeout = options_.rdma_ack_timeout;
+  direct.address = port_->address().host;
+  direct.place_of = [this](const std::byte* data) {
+    loop_.assert_held();
+    return memory_.place_of(data);
+  };
+  auto way = transport::choice::open_direct_way(direct, *port_);
+  if (!way) return fail(way.error());
+  why_not_ = std::move(way->why_not);
+  if (way->transport == nullptr) return std::unique_ptr<transport::Transport>(std::move(*by_tcp));
+  direct_ = way->transport.get();
+  auto both =
+      transport::choice::ChoiceTransport::create(std::move(*by_tcp), std::move(way->transport), 1);
+  if (!both) return fail(both.error());
+  choice_ = both->get();
+  return std::unique_ptr<transport::Transport>(std::move(*both));
 }
 
 Engine::~Engine() {
@@ -120,6 +156,35 @@ void Engine::fill(mc_transfer_info* info) {
   info->refused_requests = counters.refused_requests;
   info->notifications_dropped = notifications_.dropped();
   info->device_bytes = devices_.moved_bytes();
+  info->transport = direct_ == nullptr ? "" : direct_->capabilities().name.data();
+  if (direct_ == nullptr) return;
+  const transport::Counters& direct = direct_->counters();
+  info->direct_bytes = direct.written_bytes + direct.read_bytes;
+}
+
+std::string Engine::describe() {
+  Loop::Turn turn(loop_);
+  std::string text = direct_ == nullptr ? "tcp alone"
+                                        : std::string(direct_->capabilities().name) +
+                                              " beside tcp: " + direct_->describe_devices();
+  if (!why_not_.empty()) text += "; " + why_not_;
+  text += "\n";
+  if (const std::string obstacles = choice_ == nullptr ? "" : choice_->obstacles();
+      !obstacles.empty()) {
+    text += "left out: " + obstacles + "\n";
+  }
+  std::vector<transport::RailReport> rails;
+  transport_->report_rails(rails);
+  peers_.for_each([&](const EnginePeer& peer) {
+    if (peer.same_host != nullptr) text += peer.name + ": copies within the host\n";
+    for (const transport::RailReport& rail : rails) {
+      if (rail.peer != peer.transport_id || rail.peer == transport::kNoPeer) continue;
+      text += peer.name + ": " + std::string(rail.transport) + " " + rail.name + ": " +
+              transport::rail_health_name(rail.status.health) +
+              (rail.note.empty() ? "" : " (" + rail.note + ")") + "\n";
+    }
+  });
+  return text;
 }
 
 void Engine::on_event(const transport::Event& event) {
@@ -137,21 +202,53 @@ void Engine::on_event(const transport::Event& event) {
 
 // ---- Memory -----------------------------------------------------------------------------------
 
-Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights) {
+Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights,
+                               const std::string& location) {
   Loop::Turn turn(loop_);
-  return memory_.add(ranges, rights);
+  if (Status added = memory_.add(ranges, rights, location); !added.ok()) return added;
+  Status status = direct_ == nullptr ? Status() : await_devices(ranges);
+  if (status.ok()) return status;
+  std::vector<void*> addresses;
+  for (const mc_transfer_range& range : ranges) addresses.push_back(range.address);
+  static_cast<void>(unregister_held(addresses));
+  return status;
+}
+
+Status Engine::await_devices(std::span<const mc_transfer_range> ranges) {
+  const bool must = options_.transports != "auto";
+  for (const mc_transfer_range& range : ranges) {
+    const std::uint64_t deadline_ns = now_ns() + device_time_ns(range.size);
+    Status backed;
+    Condition none;
+    do {
+      const auto* const row = memory_.find(static_cast<std::byte*>(range.address), range.size);
+      // Another thread has unregistered the memory meanwhile.
+      if (row == nullptr) return {};
+      backed = transport_->backing(row->id);
+      if (backed.code() != MC_BUSY) break;
+      static_cast<void>(loop_.wait_until(none, now_ns() + kDeviceLookNs, [] { return false; }));
+    } while (now_ns() < deadline_ns);
+    // After the time, TCP carries the bytes until the devices are ready.
+    if (must && !backed.ok() && backed.code() != MC_BUSY) return backed;
+  }
+  return {};
 }
 
 Status Engine::unregister_memory(std::span<void* const> addresses) {
   Loop::Turn turn(loop_);
+  return unregister_held(addresses);
+}
+
+Status Engine::unregister_held(std::span<void* const> addresses) {
   auto removed = memory_.remove(addresses);
   if (removed.empty()) return {MC_NOT_FOUND, "no memory is registered at that address"};
   for (const auto& row : removed) {
     release_local(reinterpret_cast<const std::byte*>(row.address), row.size_bytes);
   }
   // Slices that are being sent or received end first; the transport limits the time.
-  const std::uint64_t deadline_ns = now_ns() + kReleaseNs;
+  std::uint64_t deadline_ns = now_ns() + kReleaseNs;
   for (const auto& row : removed) {
+    if (direct_ != nullptr) deadline_ns += device_time_ns(row.size_bytes);
     while (!memory_.close(row)) {
       if (now_ns() >= deadline_ns) {
         // The transport still uses pages that stand for a device's memory, so leak the pages.
@@ -273,6 +370,7 @@ Result<mc_transfer_batch> Engine::submit(std::span<const mc_transfer_request> re
   if (!batch) return fail(batch.error());
   const std::span<Request> given((*batch)->requests.data(), requests.size());
   if (Status staged = devices_.stage(given); !staged.ok()) return fail(staged);
+  if (options.checksum) add_checks(**batch);
   (*batch)->deadline_ns =
       now_ns() + (options.timeout_ns != 0 ? options.timeout_ns : options_.timeout_ns);
   Loop::Turn turn(loop_);

@@ -3,7 +3,7 @@
 // The transfer engine: composes the parts, and waits on behalf of callers.
 //
 //     callers ──► Engine ──┬─► Batches ──┬─► Peers ──► Port (introductions, lanes)
-//                          │             ├─► TcpTransport
+//                          │             ├─► TcpTransport, or ChoiceTransport: TCP beside rdma or fabric
 //                          │             └─► Copier (same host, without the lock)
 //                          ├─► MemoryRegistry (memory that peers reach)
 //                          └─► Loop (the lock, the I/O thread, turns of the transport)
@@ -16,14 +16,17 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "transport/choice/choice_transport.h"
+#include "transport/choice/direct_way.h"
 #include "transport/engine/batches.h"
 #include "transport/engine/loop.h"
 #include "transport/engine/memory_registry.h"
 #include "transport/engine/name_store.h"
 #include "transport/engine/notification_queue.h"
 #include "transport/engine/peers.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/engine/verifier.h"
 
 namespace mc::transfer {
 
@@ -36,6 +39,10 @@ struct EngineOptions {
   std::uint32_t lanes = 4;
   bool same_host = true;
   std::string congestion_control;
+  std::string transports = "auto";
+  std::vector<std::string> devices;
+  std::string fabric_provider = transport::choice::kEfaProvider;
+  std::uint32_t rdma_ack_timeout = 14;
 };
 
 // The calls of transfer.h. transfer.h documents each call.
@@ -48,8 +55,11 @@ class Engine final : private LoopSink {
   std::uint64_t default_timeout_ns() const { return options_.timeout_ns; }
   bool inherited_by_fork() const;
   void fill(mc_transfer_info* info);
+  // For people: devices, rails to each peer, and the causes of what is missing.
+  std::string describe();
 
-  Status register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights);
+  Status register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights,
+                         const std::string& location);
   Status unregister_memory(std::span<void* const> addresses);
 
   Result<mc_transfer_segment> open_segment(const std::string& name, std::uint64_t timeout_ns);
@@ -72,6 +82,11 @@ class Engine final : private LoopSink {
  private:
   explicit Engine(const EngineOptions& options, std::unique_ptr<NameStore> names);
   Status start();
+  Result<std::unique_ptr<transport::Transport>> open_transport(const EngineDescriptor& own)
+      MC_REQUIRES(loop_.mutex);
+  // Waits until the devices have registered the ranges. Errors: a transport that the options name cannot.
+  Status await_devices(std::span<const mc_transfer_range> ranges) MC_REQUIRES(loop_.mutex);
+  Status unregister_held(std::span<void* const> addresses) MC_REQUIRES(loop_.mutex);
   void release_local(const std::byte* data, std::uint64_t size_bytes) MC_REQUIRES(loop_.mutex);
 
   void on_event(const transport::Event& event) MC_REQUIRES(loop_.mutex) override;
@@ -91,11 +106,16 @@ class Engine final : private LoopSink {
   DeviceStaging devices_;
   NotificationQueue notifications_ MC_GUARDED_BY(loop_.mutex);
   MemoryRegistry memory_ MC_GUARDED_BY(loop_.mutex);
+  Verifier verifier_ MC_GUARDED_BY(loop_.mutex);
   Peers peers_ MC_GUARDED_BY(loop_.mutex);
   Copier copier_;
   Batches batches_ MC_GUARDED_BY(loop_.mutex);
   std::unique_ptr<Port> port_;
-  std::unique_ptr<transport::tcp::TcpTransport> transport_ MC_PT_GUARDED_BY(loop_.mutex);
+  std::unique_ptr<transport::Transport> transport_ MC_PT_GUARDED_BY(loop_.mutex);
+  // Of transport_, if that is a ChoiceTransport; null: TCP alone, why_not_ says why.
+  transport::choice::ChoiceTransport* choice_ MC_PT_GUARDED_BY(loop_.mutex) = nullptr;
+  transport::OneSidedTransport* direct_ MC_PT_GUARDED_BY(loop_.mutex) = nullptr;
+  std::string why_not_;
 };
 
 }  // namespace mc::transfer

@@ -29,7 +29,7 @@ Status watch(const Fd& epoll, int fd) {
 
 }  // namespace
 
-Status Loop::start(transport::tcp::TcpTransport& transport, Port& port) {
+Status Loop::start(transport::Transport& transport, Port& port) {
   transport_ = &transport;
   port_ = &port;
   outer_.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -95,8 +95,12 @@ void Loop::wake() {
 
 // True: the transport made progress.
 bool Loop::step(std::uint64_t now) {
-  const transport::Counters& counters = transport_->counters();
-  const std::uint64_t calls = counters.send_calls + counters.receive_calls;
+  const auto progress = [this] {
+    const transport::Counters& counters = transport_->counters();
+    return counters.send_calls + counters.receive_calls + counters.read_bytes +
+           counters.written_bytes;
+  };
+  const std::uint64_t before = progress();
   events_.clear();
   transport_->poll(now, events_);
   for (const transport::Event& event : events_) sink_.on_event(event);
@@ -106,7 +110,7 @@ bool Loop::step(std::uint64_t now) {
     port_->poll(now);
     if (sink_.has_waiting()) sink_.expire_waiting(now);
   }
-  return !events_.empty() || counters.send_calls + counters.receive_calls != calls;
+  return !events_.empty() || progress() != before;
 }
 
 void Loop::step_if_idle() {

@@ -21,7 +21,7 @@
 #include "libmc/base/fd.h"
 #include "libmc/base/mutex.h"
 #include "transport/engine/port.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/transport.h"
 
 namespace mc::transfer {
 
@@ -59,7 +59,7 @@ class Loop {
   ~Loop() { stop(); }
 
   // Starts the I/O thread. Errors: MC_NO_MEMORY.
-  Status start(transport::tcp::TcpTransport& transport, Port& port) MC_REQUIRES(mutex);
+  Status start(transport::Transport& transport, Port& port) MC_REQUIRES(mutex);
   // Ends the I/O thread. Takes the lock.
   void stop() MC_EXCLUDES(mutex);
 
@@ -91,7 +91,7 @@ class Loop {
   void set_armed(bool armed) MC_REQUIRES(mutex);
 
   LoopSink& sink_;
-  transport::tcp::TcpTransport* transport_ = nullptr;
+  transport::Transport* transport_ = nullptr;
   Port* port_ = nullptr;
   std::atomic<int> contenders_{0};  // threads that wait for a turn
   Fd outer_;                        // epoll: the transport's descriptor, the port's, wake_

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "transport/engine/local/local_memory.h"
+#include "transport/topology/near_devices.h"
 
 namespace mc::transfer {
 
@@ -35,9 +36,8 @@ void MemoryRegistry::publish() {
   directory_->publish(entries);
 }
 
-const MemoryRegistry::Registration* MemoryRegistry::find(const std::byte* data,
+const MemoryRegistry::Registration* MemoryRegistry::find(std::uint64_t address,
                                                          std::uint64_t size_bytes) const {
-  const auto address = reinterpret_cast<std::uint64_t>(data);
   const auto after = by_address_.upper_bound(address);
   if (after == by_address_.begin()) return nullptr;
   const Registration& row = std::prev(after)->second;
@@ -46,8 +46,14 @@ const MemoryRegistry::Registration* MemoryRegistry::find(const std::byte* data,
   return inside ? &row : nullptr;
 }
 
+std::string MemoryRegistry::place_of(const std::byte* data) const {
+  const Registration* const row = find(data, 1);
+  return row != nullptr && !row->location.empty() ? row->location : transport::place_of_page(data);
+}
+
 Result<MemoryRegistry::Registration> MemoryRegistry::make(const mc_transfer_range& range,
-                                                          std::uint32_t rights) {
+                                                          std::uint32_t rights,
+                                                          const std::string& location) {
   const auto address = reinterpret_cast<std::uint64_t>(range.address);
   if (address == 0 || range.size == 0 || range.size > MC_MAX_OBJECT_BYTES ||
       range.size > ~std::uint64_t{0} - address) {
@@ -63,14 +69,20 @@ Result<MemoryRegistry::Registration> MemoryRegistry::make(const mc_transfer_rang
   transport::RegionSpec spec;
   spec.data = *staged ? (*staged)->data() : static_cast<std::byte*>(range.address);
   spec.size_bytes = range.size;
-  spec.rights = rights;
+  spec.rights = rights & transport::kKnownRights;
   spec.guard = staged->get();
+  spec.two_sided_only = *staged != nullptr || (rights & MC_TRANSFER_UNPINNED) != 0;
+  // Devices register a sparse region beside the loop.
+  spec.sparse = !spec.two_sided_only;
   const auto region = transport_->register_region(spec);
   if (!region) return fail(region.error());
+  if (const transport::MemoryRange all{0, range.size}; spec.sparse) {
+    transport_->set_backed(*region, {&all, 1});
+  }
   const bool writable = !*staged && is_memory(range.address, range.size, true);
   const bool readable = writable || (!*staged && is_memory(range.address, range.size, false));
-  Registration row{address,  range.size, rights, next_order_++,     *region,
-                   readable, writable,   {},     std::move(*staged)};
+  Registration row{address,  range.size, spec.rights, next_order_++,      *region,
+                   readable, writable,   {},          std::move(*staged), location};
   const auto text = transport_->describe(*region);
   if (text && text->size() == kRegionTextBytes) {
     std::memcpy(row.descriptor.data(), text->data(), kRegionTextBytes);
@@ -78,20 +90,22 @@ Result<MemoryRegistry::Registration> MemoryRegistry::make(const mc_transfer_rang
   return row;
 }
 
-Status MemoryRegistry::add(std::span<const mc_transfer_range> ranges, std::uint32_t rights) {
-  if (ranges.empty() || rights == 0 || (rights & ~transport::kKnownRights) != 0) {
+Status MemoryRegistry::add(std::span<const mc_transfer_range> ranges, std::uint32_t rights,
+                           const std::string& location) {
+  constexpr std::uint32_t kKnown = transport::kKnownRights | MC_TRANSFER_UNPINNED;
+  if (ranges.empty() || (rights & transport::kKnownRights) == 0 || (rights & ~kKnown) != 0) {
     return {MC_INVALID_ARGUMENT,
             "registering memory needs ranges and rights: MC_TRANSFER_READ, MC_TRANSFER_WRITE or "
             "both"};
   }
   if (ranges.size() > MC_MAX_TRANSFER_REGIONS - by_address_.size()) {
     return {MC_BUSY,
-            "an engine has at most 4095 regions (MC_MAX_TRANSFER_REGIONS); register few large "
+            "an engine has at most 4094 regions (MC_MAX_TRANSFER_REGIONS); register few large "
             "ranges"};
   }
   std::vector<std::uint64_t> added;
   for (const mc_transfer_range& range : ranges) {
-    auto row = make(range, rights);
+    auto row = make(range, rights, location);
     if (!row) {
       // No peer knows the earlier ranges of this call yet.
       for (const std::uint64_t address : added) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mc/transfer.h"
@@ -32,6 +33,7 @@ class MemoryRegistry {
     bool writable;
     RegionText descriptor;
     std::unique_ptr<StagedRegion> staged;  // null: host memory
+    std::string location;                  // of the memory, as the caller says; empty: unknown
   };
 
   explicit MemoryRegistry(DeviceStaging& devices) : devices_(devices) {}
@@ -39,19 +41,27 @@ class MemoryRegistry {
   // Registers the region table for remote reads and enters the table's place into `own`.
   Status start(transport::Transport& transport, EngineDescriptor* own);
 
-  // Registers all ranges or none. Errors: see mc_transfer_register().
-  Status add(std::span<const mc_transfer_range> ranges, std::uint32_t rights);
+  // Registers all ranges or none. location: "cpu:0", "cuda:3"; empty: unknown. Errors: see
+  // mc_transfer_register().
+  Status add(std::span<const mc_transfer_range> ranges, std::uint32_t rights,
+             const std::string& location);
   // Takes the registrations at these addresses out of the region table. Peers may still be served
   // from the memory until close() succeeds.
   std::vector<Registration> remove(std::span<void* const> addresses);
   // False: the transport still serves a request from the memory.
   bool close(const Registration& registration);
   // The registration that contains the whole range; null: none does.
-  const Registration* find(const std::byte* data, std::uint64_t size_bytes) const;
+  const Registration* find(const std::byte* data, std::uint64_t size_bytes) const {
+    return find(reinterpret_cast<std::uint64_t>(data), size_bytes);
+  }
+  const Registration* find(std::uint64_t address, std::uint64_t size_bytes) const;
   std::size_t count() const { return by_address_.size(); }
+  // The location of an address: of the registration, or "cpu:N" by the address's page.
+  std::string place_of(const std::byte* data) const;
 
  private:
-  Result<Registration> make(const mc_transfer_range& range, std::uint32_t rights);
+  Result<Registration> make(const mc_transfer_range& range, std::uint32_t rights,
+                            const std::string& location);
   void publish();
 
   DeviceStaging& devices_;

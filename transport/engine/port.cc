@@ -39,14 +39,18 @@ Result<std::unique_ptr<Port>> Port::open(const Address& listen, const auth::Clus
   Port* const self = port.get();
   port->listener_.emplace(std::move(*socket), [self] {
     return transport::make_keyed_handshake(self->own_hello_, self->key_, false,
-                                           make_reception(self->own_));
+                                           make_reception(self->own_, self->self_.features));
   });
   return port;
 }
 
-void Port::start(transport::Transport& transport, const EngineDescriptor& own) {
+void Port::start(transport::Transport& transport, transport::OneSidedTransport* direct,
+                 const EngineDescriptor& own) {
   transport_ = &transport;
+  direct_ = direct;
   own_ = own;
+  self_ = {own.node, own.incarnation,
+           direct != nullptr ? transport::feature_of(direct->protocol()) : 0};
   own_hello_.node = own.node;
   own_hello_.incarnation = own.incarnation;
 }
@@ -74,10 +78,13 @@ void Port::dial(const DialRequest& request) {
   const Address* to = sink_.address_of(request.node);
   const bool dialed =
       to != nullptr &&
-      shake(*to, transport::tcp::make_dialing_handshake({own_.node, own_.incarnation, 0}, request),
-            request, now_ns())
-          .ok();
-  if (!dialed) transport_->dial_failed(request.peer, request.lane);
+      shake(*to, transport::tcp::make_dialing_handshake(self_, request), request, now_ns()).ok();
+  if (!dialed) transport_of(request.protocol)->dial_failed(request.peer, request.lane);
+}
+
+transport::Transport* Port::transport_of(transport::LinkProtocol protocol) const {
+  if (protocol == transport::LinkProtocol::kTcp) return transport_;
+  return direct_ != nullptr && direct_->protocol() == protocol ? direct_ : nullptr;
 }
 
 void Port::poll(std::uint64_t now_ns) {
@@ -88,7 +95,8 @@ void Port::poll(std::uint64_t now_ns) {
 void Port::on_link(transport::Link link) {
   if (link.lane != kIntroductionLane) {
     // The transport refuses a surplus lane; the peer dials again.
-    static_cast<void>(transport_->attach(std::move(link)));
+    transport::Transport* const transport = transport_of(link.protocol);
+    if (transport != nullptr) static_cast<void>(transport->attach(std::move(link)));
     return;
   }
   if (link.accepted) return;  // the peer has this engine's descriptor and hangs up
@@ -99,7 +107,7 @@ void Port::on_link(transport::Link link) {
 void Port::on_failed(std::optional<DialRequest> dialed, const Status& status) {
   if (!dialed) return;
   if (dialed->lane != kIntroductionLane) {
-    transport_->dial_failed(dialed->peer, dialed->lane);
+    transport_of(dialed->protocol)->dial_failed(dialed->peer, dialed->lane);
     return;
   }
   if (!calls_.extract(dialed->peer).empty()) sink_.on_introduced(dialed->peer, fail(status));

@@ -13,10 +13,10 @@
 
 #include "libmc/auth/cluster_hello.h"
 #include "libmc/auth/cluster_key.h"
+#include "transport/choice/direct_way.h"
 #include "transport/engine/address.h"
 #include "transport/engine/wire/engine_descriptor.h"
 #include "transport/tcp/handshakes.h"
-#include "transport/transport.h"
 
 namespace mc::transfer {
 
@@ -37,8 +37,10 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
   static Result<std::unique_ptr<Port>> open(const Address& listen, const auth::ClusterKey& key,
                                             std::string_view cluster, PortSink& sink);
 
-  // Call before the first poll().
-  void start(transport::Transport& transport, const EngineDescriptor& own);
+  // Call before the first poll(). The transport gets the links of TCP; direct gets the links of its own protocol, and
+  // peers are told of the protocol. direct may be null.
+  void start(transport::Transport& transport, transport::OneSidedTransport* direct,
+             const EngineDescriptor& own);
   const Address& address() const { return address_; }
   // Asks the engine at the address for its descriptor. Error: the question was not sent, and no
   // answer comes.
@@ -55,6 +57,8 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
       : address_(std::move(address)), key_(std::move(key)), sink_(sink) {}
   Status shake(const Address& to, std::unique_ptr<transport::tcp::LaneHandshake> inner,
                const transport::DialRequest& request, std::uint64_t now_ns);
+  // Null: no transport has the protocol.
+  transport::Transport* transport_of(transport::LinkProtocol protocol) const;
   void on_link(transport::Link link) override;
   void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
 
@@ -66,6 +70,8 @@ class Port final : public transport::Dialer, private transport::tcp::LinkSink {
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;
   transport::Transport* transport_ = nullptr;
+  transport::OneSidedTransport* direct_ = nullptr;
+  transport::tcp::Self self_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EngineDescriptor>> calls_;
 };
 

@@ -118,7 +118,9 @@ Status FabricTransport::attach(Link link) {
 }
 
 bool FabricTransport::close_region(RegionId region) {
-  if (regions_.remove(region) != 0) end_lingering_requests();
+  if (!regions_.knows(region)) return true;
+  if (!regions_.close(region)) return false;
+  end_lingering_requests();
   return true;
 }
 

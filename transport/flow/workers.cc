@@ -63,7 +63,7 @@ void Workers::finish(const void* device) {
     }
     on_edge(0);
     const MutexLock lock(mutex_);
-    again = busy();
+    again = busy() || std::ranges::find(done_, device, &Job::device) != done_.end();
   }
 }
 

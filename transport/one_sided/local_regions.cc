@@ -65,13 +65,29 @@ Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
   return regions_.add(std::move(region));
 }
 
-std::uint32_t LocalRegions::remove(RegionId id) {
-  Region* region = regions_.at(id);
-  if (region == nullptr) return 0;
-  const std::uint32_t rights = region->spec.rights;
-  for (const auto& [chunk, change] : region->changes) change->abandon();
-  regions_.remove(id);
-  return rights;
+bool LocalRegions::close(RegionId id) {
+  if (Region* const region = regions_.at(id); region != nullptr) {
+    for (const auto& [chunk, change] : region->changes) change->abandon();
+    ending_[id] += region->makings_open;
+    for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+      for (Registered& each : region->registered[slot]) end_beside(id, slot, std::move(each));
+      for (auto& [chunk, each] : region->former[slot]) end_beside(id, slot, std::move(each));
+    }
+    regions_.remove(id);
+  }
+  const auto at = ending_.find(id);
+  if (at == ending_.end()) return true;
+  if (at->second > 0) return false;
+  ending_.erase(at);
+  return true;
+}
+
+void LocalRegions::end_beside(RegionId id, std::size_t slot, Registered registered) {
+  if (registered == nullptr) return;
+  ++ending_[id];
+  const auto ending = std::make_shared<Registered>(std::move(registered));
+  workers_.run(
+      registrar_.device(slot), [ending] { ending->reset(); }, [this, id] { --ending_[id]; });
 }
 
 MemoryRange LocalRegions::range_of(const Region& region, std::uint64_t chunk, const Cover& cover) {
@@ -156,6 +172,7 @@ Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
   descriptor.base = registrar_.base_of(region->spec.data);
   descriptor.size_bytes = region->spec.size_bytes;
   descriptor.rights = region->spec.rights;
+  descriptor.guarded = region->spec.guard != nullptr;
   descriptor.chunk_shift = region->chunk_shift;
   descriptor.covers = region->covers;
   for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
@@ -173,6 +190,12 @@ bool LocalRegions::find(std::span<Piece> pieces) const {
   return std::ranges::all_of(pieces, [&](Piece& piece) {
     piece.region = regions_.find(piece);
     return piece.region != kNoRegion;
+  });
+}
+
+bool LocalRegions::holds(std::span<const Piece> pieces) const {
+  return std::ranges::all_of(pieces, [&](const Piece& piece) {
+    return regions_.find({piece.data, piece.size_bytes, kNoRegion}) != kNoRegion;
   });
 }
 
@@ -227,7 +250,9 @@ bool LocalRegions::back(RegionId id, std::span<const MemoryRange> ranges) {
 
 Status LocalRegions::backing(RegionId id) const {
   const Region* region = regions_.at(id);
-  return region == nullptr ? Status() : region->backing;
+  if (region == nullptr) return {};
+  if (!region->changes.empty()) return {MC_BUSY, "the devices are registering the memory"};
+  return region->backing;
 }
 
 // True: a part was registered.
@@ -280,6 +305,7 @@ void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wante
   for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
     const auto& making = makings[slot];
     if (!making) continue;
+    ++region.makings_open;
     workers_.run(
         making->device,
         [this, making, slot, range, spec = region.spec] {
@@ -290,7 +316,21 @@ void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wante
             making->status = made.error();
           }
         },
-        [this, id = region.id, chunk, change] { on_registered(id, chunk, change); });
+        [this, id = region.id, chunk, slot, making, change] {
+          on_made(id, chunk, slot, *making, change);
+        });
+  }
+}
+
+void LocalRegions::on_made(RegionId id, std::uint64_t chunk, std::size_t slot, Making& making,
+                           const std::shared_ptr<Change>& change) {
+  const bool wanted = change->makings[slot].get() == &making;
+  if (!wanted) end_beside(id, slot, std::move(making.made));
+  if (Region* const region = regions_.at(id); region != nullptr) {
+    --region->makings_open;
+    on_registered(id, chunk, change);
+  } else {
+    --ending_[id];
   }
 }
 

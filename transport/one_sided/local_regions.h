@@ -39,11 +39,15 @@ class LocalRegions {
   // Errors: MC_INVALID_ARGUMENT, MC_UNSUPPORTED (memory kind), MC_BUSY (4096 regions),
   // MC_NO_MEMORY (the limit of locked memory, with the remedy).
   Result<RegionId> add(const RegionSpec& spec);
-  // Returns the rights of the region; 0: the region does not exist.
-  std::uint32_t remove(RegionId id);
+  // From now on nothing begins with the region. Its registrations end beside the loop, since a device needs
+  // milliseconds for each GiB. False: some have not ended, and peers may still reach the memory; call again.
+  bool close(RegionId id);
+  // Whether the region exists, or has registrations that have not ended.
+  bool knows(RegionId id) const { return regions_.at(id) != nullptr || ending_.contains(id); }
   // Sets the parts of a sparse region that have memory now. True: a part is no longer registered.
   bool back(RegionId id, std::span<const MemoryRange> ranges);
-  // Why a part of the region could not be registered; ok() if all parts were.
+  // Why a part of the region could not be registered; ok() if all parts were. MC_BUSY: registrations are under
+  // way.
   Status backing(RegionId id) const;
   // To be called after a device was opened. Registers all regions with the device, or none and
   // returns why; sparse regions are registered beside the loop.
@@ -56,6 +60,8 @@ class LocalRegions {
 
   // Sets the region of each piece. False: a piece lies in no region.
   bool find(std::span<Piece> pieces) const;
+  // Whether each piece lies in a region. The regions of the pieces do not count.
+  bool holds(std::span<const Piece> pieces) const;
   // Registration::local_key of an address in a region that find() set, and the number of bytes that
   // the key covers; 0: no key.
   struct Key {
@@ -90,16 +96,20 @@ class LocalRegions {
     std::array<std::vector<Registered>, kMaxDeviceSlots> registered;          // by slot and chunk
     std::array<std::map<std::uint64_t, Registered>, kMaxDeviceSlots> former;  // by slot; of chunks
     std::map<std::uint64_t, std::shared_ptr<Change>> changes;                 // of chunks
+    std::size_t makings_open = 0;
     Status backing;
   };
   static MemoryRange range_of(const Region& region, std::uint64_t chunk, const Cover& cover);
   Status register_with(Region& region, std::span<const std::size_t> slots) const;
   static void deregister(Region& region, std::size_t slot);
+  void end_beside(RegionId id, std::size_t slot, Registered registered);
   static bool drop(Region& region, std::uint64_t chunk);
   // Whether the device's registration of the chunk covers the wanted part.
   static bool has(const Region& region, std::size_t slot, std::uint64_t chunk, const Cover& wanted);
   void register_beside(Region& region, std::size_t slot);
   void begin(Region& region, std::uint64_t chunk, const Cover& wanted);
+  void on_made(RegionId id, std::uint64_t chunk, std::size_t slot, Making& making,
+               const std::shared_ptr<Change>& change);
   void on_registered(RegionId id, std::uint64_t chunk, const std::shared_ptr<Change>& change);
 
   const std::uint64_t incarnation_;
@@ -107,6 +117,7 @@ class LocalRegions {
   const Registrar& registrar_;
   Workers& workers_;
   RegionBook<Region> regions_;
+  std::map<RegionId, std::size_t> ending_;  // how many registrations end beside the loop
 };
 
 }  // namespace mc::transport

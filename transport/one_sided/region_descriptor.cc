@@ -23,6 +23,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == 56);
 
+constexpr std::uint32_t kUnguarded = 1u << 31;  // of Header::rights
+
 struct DeviceWords {
   std::uint64_t epoch;
   std::uint32_t slot;
@@ -93,7 +95,7 @@ std::vector<std::byte> RegionDescriptor::encode(const DescriptorFormat& format) 
   header.incarnation = incarnation;
   header.base = base;
   header.size_bytes = size_bytes;
-  header.rights = rights;
+  header.rights = rights | (guarded ? 0 : kUnguarded);
   header.chunk_shift = chunk_shift;
   append_value(bytes, header);
   for (const Cover& cover : covers) append_value(bytes, cover);
@@ -110,7 +112,8 @@ std::optional<RegionDescriptor> RegionDescriptor::decode(const DescriptorFormat&
   if (bytes.size() > kMaxDescriptorBytes || !take_front(bytes, header)) return std::nullopt;
   if (header.magic != format.magic || header.version != 1 || header.reserved != 0 ||
       header.region == kNoRegion || header.size_bytes == 0 ||
-      header.base > ~std::uint64_t{0} - header.size_bytes || (header.rights & ~kKnownRights) != 0 ||
+      header.base > ~std::uint64_t{0} - header.size_bytes ||
+      (header.rights & ~(kKnownRights | kUnguarded)) != 0 ||
       header.device_count > format.max_devices || header.chunk_shift < kMinChunkShift ||
       header.chunk_shift > kMaxChunkShift) {
     return std::nullopt;
@@ -120,7 +123,8 @@ std::optional<RegionDescriptor> RegionDescriptor::decode(const DescriptorFormat&
   descriptor.incarnation = header.incarnation;
   descriptor.base = header.base;
   descriptor.size_bytes = header.size_bytes;
-  descriptor.rights = header.rights;
+  descriptor.rights = header.rights & kKnownRights;
+  descriptor.guarded = (header.rights & kUnguarded) == 0;
   descriptor.chunk_shift = header.chunk_shift;
   const std::uint64_t chunks = descriptor.chunk_count();
   // No memory is reserved before the length of the bytes is checked.

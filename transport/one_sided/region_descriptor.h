@@ -60,6 +60,7 @@ struct RegionDescriptor {
   std::uint64_t base = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t rights = 0;
+  bool guarded = true;  // the serving side has a guard for the region
   std::uint32_t chunk_shift = 30;
   std::vector<Cover> covers;  // by chunk
   std::vector<RegionKeys> devices;

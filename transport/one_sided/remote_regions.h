@@ -53,7 +53,7 @@ class RemoteRegions {
   // MC_BUSY.
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
 
-  RemoteRegion* find(RemoteRegionId id) {
+  RemoteRegion* find(RemoteRegionId id) const {
     const std::uint64_t index = (id & 0xffffffffu) - 1;
     return index < regions_.size() && regions_[index] && regions_[index]->id == id
                ? regions_[index].get()

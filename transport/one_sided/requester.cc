@@ -142,8 +142,13 @@ void Requester::doubt(RemoteRegionId id) {
   if (RemoteRegion* region = remote_regions_.find(id)) RemoteRegions::doubt(*region);
 }
 
-bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
-                              std::uint64_t size_bytes, std::uint64_t now_ns) {
+bool Requester::is_guarded(RemoteRegionId id) const {
+  const RemoteRegion* const region = remote_regions_.find(id);
+  return region == nullptr || !region->known || region->described.guarded;
+}
+
+bool Requester::is_reachable(RemoteRegionId id, std::uint64_t offset_bytes,
+                             std::uint64_t size_bytes, std::uint64_t now_ns) {
   RemoteRegion* region = remote_regions_.find(id);
   OneSidedPeer* peer = region == nullptr ? nullptr : peers_.find(region->peer);
   if (peer == nullptr || !peer->link.introduced()) return false;

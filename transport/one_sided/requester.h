@@ -47,8 +47,9 @@ class Requester {
   void close_peer(PeerId peer);
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text);
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
-  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
-                     std::uint64_t now_ns);
+  bool is_reachable(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                    std::uint64_t now_ns);
+  bool is_guarded(RemoteRegionId region) const;
   void doubt(RemoteRegionId region);
   bool has_way(PeerId id) const {
     const OneSidedPeer* peer = peers_.find(id);

@@ -99,11 +99,6 @@ Status RdmaTransport::attach(Link link) {
                        : requester_.attach(std::move(link), now_ns_);
 }
 
-bool RdmaTransport::close_region(RegionId region) {
-  regions_.remove(region);
-  return true;
-}
-
 std::size_t RdmaTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   return requester_.submit(operations, now_ns_);

@@ -53,8 +53,8 @@ class RdmaTransport : public OneSidedTransport {
     return edges_.watch(fd, nullptr, Edges::Kind::kReadable);
   }
   std::uint64_t next_poll_ns() const override;
-  // The devices refuse every access to the region after the call.
-  bool close_region(RegionId region) override;
+  // True: the devices refuse every access to the region.
+  bool close_region(RegionId region) override { return regions_.close(region); }
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
   const Counters& counters() const override { return counters_; }
@@ -63,10 +63,12 @@ class RdmaTransport : public OneSidedTransport {
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) override {
     return requester_.import_named(peer, name);
   }
-  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
-                     std::uint64_t now_ns) override {
-    return requester_.ready_to_read(region, offset_bytes, size_bytes, now_ns);
+  bool is_reachable(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                    std::uint64_t now_ns) override {
+    return requester_.is_reachable(region, offset_bytes, size_bytes, now_ns);
   }
+  bool holds(std::span<const Piece> pieces) const override { return regions_.holds(pieces); }
+  bool is_guarded(RemoteRegionId region) const override { return requester_.is_guarded(region); }
   void doubt(RemoteRegionId region) override { requester_.doubt(region); }
   bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
   Status backing(RegionId region) const override { return regions_.backing(region); }

@@ -24,7 +24,7 @@
 #define MC_DEFAULT_TIMEOUT_NS (5ull * 1000000000ull) /* a timeout of 0 means 5 s */
 
 /* The transfer engine (transfer.h) */
-#define MC_MAX_TRANSFER_REGIONS 4095u            /* registered regions of one engine */
+#define MC_MAX_TRANSFER_REGIONS 4094u            /* registered regions of one engine */
 #define MC_MAX_TRANSFER_SEGMENTS 4096u           /* open segments of one engine */
 #define MC_MAX_TRANSFER_BATCHES 65536u           /* open batches of one engine */
 #define MC_MAX_TRANSFER_REQUESTS 1048576u        /* requests of one batch */

@@ -4,7 +4,9 @@
  * The C ABI of the transfer engine. A process opens an engine and registers memory with
  *   the rights that peers get. The process opens the segment of another engine by name and submits
  *   batches of reads and writes. The other process takes no part in a transfer.
- *   - Between hosts, bytes go over TCP.
+ *   - Between hosts, bytes go over RDMA, or over libfabric, between registered memory of both sides,
+ *     if both hosts have such devices. Otherwise, and until the devices are ready, bytes go over
+ *     TCP.
  *   - Within a host, bytes are copied once from process to process, if the engines can prove that
  *     both run on the host; otherwise over TCP, too.
  *   - The fastest target within a host is memory from mc_transfer_allocate().
@@ -19,7 +21,8 @@
  *   invalid. Memory stays the caller's. The caller must not free memory while the memory is
  *   registered, or while an unfinished batch names the memory as local.
  * Trusts: no peer. Messages of peers are checked. A peer reaches only registered ranges, with the
- *   registered rights. Over TCP this engine enforces that. Within a host the peer's engine does (a
+ *   registered rights. Over TCP this engine enforces that, over RDMA and libfabric the device. Within
+ *   a host the peer's engine does (a
  *   process that may trace this process can write this memory anyway). Without a key, only loopback
  *   is reachable.
  *
@@ -55,13 +58,24 @@ typedef struct mc_transfer_options {
   uint32_t lanes;       /* TCP connections to each peer for large requests; 0: 4; at most 16 */
   uint32_t same_host;   /* 0: copy from process to process where possible; 1: always TCP */
   const char* congestion_control; /* of TCP: "reno", "cubic" …; null: the system's default */
+  const char* transports; /* beside TCP: "auto": RDMA, else libfabric, if there are devices; "rdma";
+                             "fabric"; "tcp": nothing. null: "auto" */
+  const char* devices; /* RDMA devices, comma-separated: "mlx5_0,mlx5_1"; null: all with a link */
+  const char* fabric_provider; /* of libfabric: "efa", "tcp;ofi_rxm"; null: "efa" */
+  uint32_t
+      rdma_ack_timeout; /* a packet is sent again after 4.096 us * 2^N; 0: N = 14; at most 31 */
+  uint32_t reserved0;
 } mc_transfer_options;
-#define MC_TRANSFER_OPTIONS_INIT \
-  { sizeof(mc_transfer_options), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, NULL }
+#define MC_TRANSFER_OPTIONS_INIT                                                                   \
+  {                                                                                                \
+    sizeof(mc_transfer_options), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0, \
+        0                                                                                          \
+  }
 
 /* Opens an engine that listens and, with a store, publishes the name. Errors: MC_INVALID_ARGUMENT
  * (a wrong option, or an address that other hosts can reach without a key), MC_BUSY (the port or
- * name is taken), MC_AGENT_UNAVAILABLE (the store does not answer). */
+ * name is taken), MC_AGENT_UNAVAILABLE (the store does not answer), MC_UNSUPPORTED (transports is
+ * "rdma" or "fabric", and no device can be used; the text says why). */
 MC_API mc_status mc_transfer_open(const mc_transfer_options* options,
                                   mc_transfer_engine** engine) MC_NOEXCEPT;
 /* Ends all batches and closes the engine. Null is ignored. */
@@ -81,13 +95,24 @@ typedef struct mc_transfer_info {
                                      rights */
   uint64_t notifications_dropped; /* arrived when MC_MAX_TRANSFER_NOTIFICATIONS waited */
   uint64_t device_bytes;          /* copied between devices and the host for these transfers */
+  const char* transport;          /* the transport beside TCP: "rdma", "fabric", or "" */
+  uint64_t direct_bytes; /* part of written_bytes and read_bytes that this transport moved */
 } mc_transfer_info;
+/* Fills as much of *info as struct_size says. */
 MC_API mc_status mc_transfer_get_info(mc_transfer_engine* engine,
                                       mc_transfer_info* info) MC_NOEXCEPT;
+/* Describes the ways to peers for people, in lines: the devices, each rail to each peer with its
+ * state, and why devices, rails or memory are left out. *size: in: room in text; out: length of the
+ * whole description, which may exceed the room. */
+MC_API mc_status mc_transfer_describe(mc_transfer_engine* engine, char* text,
+                                      size_t* size) MC_NOEXCEPT;
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 #define MC_TRANSFER_READ 1u  /* peers may read the range */
 #define MC_TRANSFER_WRITE 2u /* peers may write the range */
+/* Beside the rights: devices do not pin the range, and TCP carries its bytes between hosts. For large
+ * ranges of which only parts will have pages. */
+#define MC_TRANSFER_UNPINNED 4u
 
 typedef struct mc_transfer_range {
   void* address;
@@ -110,11 +135,19 @@ MC_API mc_status mc_transfer_deallocate(void* memory) MC_NOEXCEPT;
  * MC_TRANSFER_READ | MC_TRANSFER_WRITE. Ranges, here and in requests, may lie in memory of a CUDA
  * device; each range must lie within one allocation. Bytes of device memory are staged in host
  * memory and go over TCP, also within a host. Copies run on the default stream. Work on other
- * streams that uses the memory must be complete before the call. Errors: MC_INVALID_ARGUMENT (null,
- * empty, unknown rights, overlap with a registered range), MC_BUSY (MC_MAX_TRANSFER_REGIONS are
- * registered). */
+ * streams that uses the memory must be complete before the call. RDMA devices pin the memory; the
+ * call waits for that, 2 s and 2 s for each GiB at most. Errors: MC_INVALID_ARGUMENT (null, empty,
+ * unknown rights, overlap with a registered range), MC_BUSY (MC_MAX_TRANSFER_REGIONS are
+ * registered), MC_NO_MEMORY (with transports "rdma" or "fabric": the limit of locked memory, with
+ * the remedy; with "auto", TCP carries the bytes of such memory). */
 MC_API mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
                                       size_t count, uint32_t rights) MC_NOEXCEPT;
+/* The same with the place of the memory, "cpu:0" (a NUMA node) or "cuda:3": devices near to that
+ * place are used first. Null, "" and "*": the NUMA node of each page, as with
+ * mc_transfer_register(). A place that this host does not have: all devices are equally near. */
+MC_API mc_status mc_transfer_register_at(mc_transfer_engine* engine,
+                                         const mc_transfer_range* ranges, size_t count,
+                                         uint32_t rights, const char* location) MC_NOEXCEPT;
 /* Unregisters ranges by the addresses of their registration. New accesses are refused at once. This
  * engine's own requests that name the memory as local end with MC_CANCELLED. The call waits, at
  * most 6 s, for TCP accesses that had begun. Afterwards no request of this engine and no access
@@ -168,6 +201,14 @@ typedef struct mc_transfer_request {
   uint64_t size;   /* at least 1 */
 } mc_transfer_request;
 
+/* Large requests to the same peer take turns by bytes: 32 to 4 to 1. A class that waits alone gets
+ * all. */
+typedef enum mc_transfer_priority {
+  MC_TRANSFER_FOREGROUND = 0, /* somebody waits */
+  MC_TRANSFER_PREFETCH = 1,   /* somebody will want the bytes */
+  MC_TRANSFER_MIGRATION = 2   /* copies, weights, repairs */
+} mc_transfer_priority;
+
 typedef struct mc_transfer_submit_options {
   size_t struct_size;
   uint64_t timeout_ns; /* deadline of all requests; 0: the engine's default */
@@ -175,11 +216,14 @@ typedef struct mc_transfer_submit_options {
   mc_transfer_segment notify; /* 0: none */
   mc_slice notify_name;
   mc_slice notify_message; /* at most MC_MAX_TRANSFER_NOTE_BYTES with the name */
+  mc_transfer_priority priority;
+  /* 1: after the writes, the peer's engine compares the checksums (CRC-64) of the arrived bytes, before the
+   * notification. A difference is MC_CORRUPT. The peer's processor reads the bytes once more. MC_UNSUPPORTED: the
+   * peer's engine is older. */
+  uint32_t checksum;
 } mc_transfer_submit_options;
-#define MC_TRANSFER_SUBMIT_OPTIONS_INIT                              \
-  {                                                                  \
-    sizeof(mc_transfer_submit_options), 0, 0, {NULL, 0}, { NULL, 0 } \
-  }
+#define MC_TRANSFER_SUBMIT_OPTIONS_INIT \
+  { sizeof(mc_transfer_submit_options), 0, 0, {NULL, 0}, {NULL, 0}, MC_TRANSFER_FOREGROUND, 0 }
 
 /* Starts count requests, in any order, and returns. The library does not keep the array requests.
  * If this call fails, no request was started. Errors of single requests are reported by their

@@ -33,6 +33,7 @@ using mckv::GilReleased;
 using Numbers = std::vector<std::uint64_t>;
 using Text = std::optional<std::string>;
 using Seconds = std::optional<double>;
+using Note = std::optional<std::tuple<nb::bytes, nb::bytes>>;
 
 // The engine's text gives the cause; mckv._errors gives the remedy for the status.
 [[noreturn]] void raise(mc_status status, const char* text) {
@@ -98,7 +99,8 @@ class Engine {
   ~Engine() { close(); }
   Engine(const Text& listen, const Text& metadata, const Text& name, const Text& cluster,
          const Text& key_file, const Seconds& timeout, std::uint32_t lanes, bool same_host,
-         const Text& congestion_control) {
+         const Text& congestion_control, const Text& transports, const Text& devices,
+         const Text& fabric_provider) {
     mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
     const auto text = [](const Text& given) { return given ? words(*given) : nullptr; };
     options.listen = text(listen);
@@ -110,6 +112,9 @@ class Engine {
     options.lanes = lanes;
     options.same_host = same_host ? 0 : 1;
     options.congestion_control = text(congestion_control);
+    options.transports = text(transports);
+    options.devices = text(devices);
+    options.fabric_provider = text(fabric_provider);
     mc_transfer_engine* engine = nullptr;
     const mc_status status = released([&] { return mc_transfer_open(&options, &engine); });
     check(status);
@@ -128,6 +133,18 @@ class Engine {
     call([&](mc_transfer_engine* engine) { return mc_transfer_get_info(engine, &info); });
     return info;
   }
+  std::string describe() {
+    std::string text(4096, ' ');
+    for (;;) {
+      std::size_t size = text.size();
+      call([&](mc_transfer_engine* engine) {
+        return mc_transfer_describe(engine, text.data(), &size);
+      });
+      const bool whole = size <= text.size();
+      text.resize(size);
+      if (whole) return text;
+    }
+  }
   void close() {
     // Releases the registered buffers after the engine.
     EnginePtr engine = std::move(engine_);
@@ -136,24 +153,29 @@ class Engine {
     held_.clear();
   }
 
-  std::uint64_t register_buffer(nb::handle buffer, bool read, bool write) {
+  std::uint64_t register_buffer(nb::handle buffer, bool read, bool write, bool pinned,
+                                const Text& location) {
     auto held = std::make_unique<Held>(buffer, write);
     const mc_transfer_range range{held->data(), held->size()};
+    const char* const place = location ? words(*location) : nullptr;
     call([&](mc_transfer_engine* engine) {
-      return mc_transfer_register(engine, &range, 1, rights_of(read, write));
+      return mc_transfer_register_at(engine, &range, 1, rights_of(read, write, pinned), place);
     });
     const auto address = reinterpret_cast<std::uint64_t>(range.address);
     held_[address] = std::move(held);
     return address;
   }
-  void register_addresses(const Numbers& addresses, const Numbers& sizes, bool read, bool write) {
+  void register_addresses(const Numbers& addresses, const Numbers& sizes, bool read, bool write,
+                          bool pinned, const Text& location) {
     same_length(addresses, sizes);
+    const char* const place = location ? words(*location) : nullptr;
     std::vector<mc_transfer_range> ranges;
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       ranges.push_back({reinterpret_cast<void*>(addresses[i]), sizes[i]});
     }
     call([&](mc_transfer_engine* engine) {
-      return mc_transfer_register(engine, ranges.data(), ranges.size(), rights_of(read, write));
+      return mc_transfer_register_at(engine, ranges.data(), ranges.size(),
+                                     rights_of(read, write, pinned), place);
     });
   }
   void unregister(const Numbers& addresses) {
@@ -195,8 +217,8 @@ class Engine {
   // The common part of submit() and run().
   template <typename Call>
   void with_requests(bool write, std::uint64_t segment, const Numbers& local, const Numbers& remote,
-                     const Numbers& sizes, const Seconds& timeout,
-                     const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify, Call&& body) {
+                     const Numbers& sizes, const Seconds& timeout, const Note& notify,
+                     std::uint32_t priority, bool checksum, Call&& body) {
     same_length(local, remote);
     same_length(local, sizes);
     std::vector<mc_transfer_request> requests(local.size());
@@ -210,6 +232,8 @@ class Engine {
     }
     mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
     options.timeout_ns = nanoseconds(timeout);
+    options.priority = static_cast<mc_transfer_priority>(priority);
+    options.checksum = checksum ? 1 : 0;
     if (notify) {
       options.notify = segment;
       options.notify_name = {std::get<0>(*notify).c_str(), std::get<0>(*notify).size()};
@@ -255,8 +279,9 @@ class Engine {
   static void check(mc_status status) {
     if (status != MC_OK) raise(status, mc_transfer_last_error());
   }
-  static std::uint32_t rights_of(bool read, bool write) {
-    return (read ? MC_TRANSFER_READ : 0) | (write ? MC_TRANSFER_WRITE : 0);
+  static std::uint32_t rights_of(bool read, bool write, bool pinned) {
+    return (read ? MC_TRANSFER_READ : 0) | (write ? MC_TRANSFER_WRITE : 0) |
+           (pinned ? 0 : MC_TRANSFER_UNPINNED);
   }
   static void same_length(const Numbers& one, const Numbers& other) {
     if (one.size() != other.size()) {
@@ -272,6 +297,84 @@ class Engine {
   std::map<std::uint64_t, std::unique_ptr<Held>> held_;  // with the interpreter's lock
 };
 
+// The calls that move bytes, and those on their batches.
+void define_transfers(nb::class_<Engine>& engine) {
+  using nb::arg;
+  const auto none = nb::none();
+  engine
+      .def(
+          "write",
+          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+             const Numbers& sizes, const Seconds& timeout, const Note& notify,
+             std::uint32_t priority, bool checksum) {
+            self.with_requests(true, segment, local, remote, sizes, timeout, notify, priority,
+                               checksum,
+                               [](auto* engine, auto* requests, auto count, auto& options) {
+                                 return mc_transfer_run(engine, requests, count, &options);
+                               });
+          },
+          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none, arg("priority") = 0, arg("checksum") = false,
+          "Copies local memory there; returns when all of it has landed. notify: (name, message) "
+          "for the peer, after that. priority: 0 somebody waits, 1 prefetch, 2 migration. checksum: "
+          "the peer compares the sums of the bytes that landed.")
+      .def(
+          "read",
+          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+             const Numbers& sizes, const Seconds& timeout, const Note& notify,
+             std::uint32_t priority, bool checksum) {
+            self.with_requests(false, segment, local, remote, sizes, timeout, notify, priority,
+                               checksum,
+                               [](auto* engine, auto* requests, auto count, auto& options) {
+                                 return mc_transfer_run(engine, requests, count, &options);
+                               });
+          },
+          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none, arg("priority") = 0, arg("checksum") = false,
+          "Copies from there to local memory.")
+      .def(
+          "submit",
+          [](Engine& self, bool write, std::uint64_t segment, const Numbers& local,
+             const Numbers& remote, const Numbers& sizes, const Seconds& timeout,
+             const Note& notify, std::uint32_t priority, bool checksum) {
+            mc_transfer_batch batch = 0;
+            self.with_requests(
+                write, segment, local, remote, sizes, timeout, notify, priority, checksum,
+                [&](auto* engine, auto* requests, auto count, auto& options) {
+                  return mc_transfer_submit(engine, requests, count, &options, &batch);
+                });
+            return batch;
+          },
+          arg("write"), arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none, arg("priority") = 0, arg("checksum") = false,
+          "The same without waiting: the number of a batch. The memory must live until it ended.")
+      .def("poll", &Engine::poll, arg("batch"), arg("count") = 0,
+           "Whether the batch has ended, and the status of each of count requests (-1: not yet).")
+      .def(
+          "wait",
+          [](Engine& self, std::uint64_t batch, const Seconds& timeout) {
+            const std::uint64_t timeout_ns = nanoseconds(timeout);
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_wait(engine, batch, timeout_ns);
+            });
+          },
+          arg("batch"), arg("timeout") = none,
+          "Returns when all requests succeeded, raises what the first failed with.")
+      .def(
+          "cancel",
+          [](Engine& self, std::uint64_t batch) {
+            self.call(
+                [&](mc_transfer_engine* engine) { return mc_transfer_cancel(engine, batch); });
+          },
+          arg("batch"))
+      .def(
+          "free",
+          [](Engine& self, std::uint64_t batch) {
+            self.call([&](mc_transfer_engine* engine) { return mc_transfer_free(engine, batch); });
+          },
+          arg("batch"), "Forgets a batch that has ended.");
+}
+
 }  // namespace
 
 NB_MODULE(_transfer, module) {
@@ -280,23 +383,34 @@ NB_MODULE(_transfer, module) {
   module.doc() = "libmc-transfer for Python; use it through mckv.TransferEngine.";
   module.def("on_interpreter_exit", &mckv::on_interpreter_exit);
   const auto none = nb::none();
-  nb::class_<Engine>(module, "TransferEngine", R"(One-sided reads and writes between processes.
+  nb::class_<Engine> engine(module, "TransferEngine",
+                            R"(One-sided reads and writes between processes.
 
     listen: "host:port", port 0 for any free one; only loopback without key_file.
     metadata: None: a segment's name is its address; else a cluster store where names are kept
     (redis:// etcd:// http:// memory://), and name is this engine's. key_file: the cluster's key.
     timeout: seconds, default of calls (5). lanes: TCP connections to a peer for large requests (4).
-    same_host=False: always over TCP. Addresses and sizes are int, bytes; every wait lets other
-    threads run. Errors are mckv.McError.)")
+    same_host=False: never from process to process. transports: what goes beside TCP: "auto" (RDMA,
+    else libfabric, if there are devices), "rdma", "fabric", or "tcp" for nothing. devices: RDMA
+    devices, "mlx5_0,mlx5_1". fabric_provider: "efa", "tcp;ofi_rxm". Addresses and sizes are int,
+    bytes; every wait lets other threads run. Errors are mckv.McError.)");
+  define_transfers(engine);
+  engine
       .def(nb::init<const Text&, const Text&, const Text&, const Text&, const Text&, const Seconds&,
-                    std::uint32_t, bool, const Text&>(),
+                    std::uint32_t, bool, const Text&, const Text&, const Text&, const Text&>(),
            arg("listen") = none, arg("metadata") = none, arg("name") = none, arg("cluster") = none,
            arg("key_file") = none, arg("timeout") = none, arg("lanes") = 0, arg("same_host") = true,
-           arg("congestion_control") = none)
+           arg("congestion_control") = none, arg("transports") = none, arg("devices") = none,
+           arg("fabric_provider") = none)
       .def_prop_ro(
           "name", [](Engine& self) { return std::string(self.info().name); },
           "By which peers open this engine's segment.")
       .def_prop_ro("port", [](Engine& self) { return self.info().port; })
+      .def_prop_ro(
+          "transport", [](Engine& self) { return std::string(self.info().transport); },
+          "\"rdma\" or \"fabric\" beside TCP, or \"\".")
+      .def("describe", &Engine::describe,
+           "For people: the devices, the rails to each peer, and what is left out, with the cause.")
       .def(
           "counters",
           [](Engine& self) {
@@ -309,15 +423,19 @@ NB_MODULE(_transfer, module) {
             counters["refused_requests"] = info.refused_requests;
             counters["notifications_dropped"] = info.notifications_dropped;
             counters["device_bytes"] = info.device_bytes;
+            counters["direct_bytes"] = info.direct_bytes;
             return counters;
           },
           "What was moved, by name.")
       .def("close", &Engine::close, "Ends what is in flight. A second call does nothing.")
-      .def("register", &Engine::register_buffer, arg("buffer"), nb::kw_only(), arg("read") = true,
-           arg("write") = true,
-           "Peers may read or write the buffer, which is held until unregister(). Its address.")
+      .def(
+          "register", &Engine::register_buffer, arg("buffer"), nb::kw_only(), arg("read") = true,
+          arg("write") = true, arg("pinned") = true, arg("location") = none,
+          "Peers may read or write the buffer, which is held until unregister(). Its address. "
+          "location: \"cpu:0\", \"cuda:3\"; None: by each page. pinned=False: no device reaches it.")
       .def("register_addresses", &Engine::register_addresses, arg("addresses"), arg("sizes"),
-           nb::kw_only(), arg("read") = true, arg("write") = true,
+           nb::kw_only(), arg("read") = true, arg("write") = true, arg("pinned") = true,
+           arg("location") = none,
            "The same for plain memory, of the host or of a CUDA device (data_ptr()), all or none; "
            "it "
            "must live until it is unregistered.")
@@ -355,73 +473,6 @@ NB_MODULE(_transfer, module) {
             return local == 1;
           },
           arg("segment"), "Whether bytes go from process to process.")
-      .def(
-          "write",
-          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
-             const Numbers& sizes, const Seconds& timeout,
-             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
-            self.with_requests(true, segment, local, remote, sizes, timeout, notify,
-                               [](auto* engine, auto* requests, auto count, auto& options) {
-                                 return mc_transfer_run(engine, requests, count, &options);
-                               });
-          },
-          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
-          arg("timeout") = none, arg("notify") = none,
-          "Copies local memory there; returns when all of it has landed. notify: (name, message) "
-          "for the peer, after that.")
-      .def(
-          "read",
-          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
-             const Numbers& sizes, const Seconds& timeout,
-             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
-            self.with_requests(false, segment, local, remote, sizes, timeout, notify,
-                               [](auto* engine, auto* requests, auto count, auto& options) {
-                                 return mc_transfer_run(engine, requests, count, &options);
-                               });
-          },
-          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
-          arg("timeout") = none, arg("notify") = none, "Copies from there to local memory.")
-      .def(
-          "submit",
-          [](Engine& self, bool write, std::uint64_t segment, const Numbers& local,
-             const Numbers& remote, const Numbers& sizes, const Seconds& timeout,
-             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
-            mc_transfer_batch batch = 0;
-            self.with_requests(write, segment, local, remote, sizes, timeout, notify,
-                               [&](auto* engine, auto* requests, auto count, auto& options) {
-                                 return mc_transfer_submit(engine, requests, count, &options,
-                                                           &batch);
-                               });
-            return batch;
-          },
-          arg("write"), arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
-          arg("timeout") = none, arg("notify") = none,
-          "The same without waiting: the number of a batch. The memory must live until it ended.")
-      .def("poll", &Engine::poll, arg("batch"), arg("count") = 0,
-           "Whether the batch has ended, and the status of each of count requests (-1: not yet).")
-      .def(
-          "wait",
-          [](Engine& self, std::uint64_t batch, const Seconds& timeout) {
-            const std::uint64_t timeout_ns = nanoseconds(timeout);
-            self.call([&](mc_transfer_engine* engine) {
-              return mc_transfer_wait(engine, batch, timeout_ns);
-            });
-          },
-          arg("batch"), arg("timeout") = none,
-          "Returns when all requests succeeded, raises what the first failed with.")
-      .def(
-          "cancel",
-          [](Engine& self, std::uint64_t batch) {
-            self.call(
-                [&](mc_transfer_engine* engine) { return mc_transfer_cancel(engine, batch); });
-          },
-          arg("batch"))
-      .def(
-          "free",
-          [](Engine& self, std::uint64_t batch) {
-            self.call([&](mc_transfer_engine* engine) { return mc_transfer_free(engine, batch); });
-          },
-          arg("batch"), "Forgets a batch that has ended.")
       .def(
           "notify",
           [](Engine& self, std::uint64_t segment, const nb::bytes& name, const nb::bytes& message,

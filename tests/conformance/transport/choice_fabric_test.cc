@@ -31,7 +31,7 @@ TEST_F(ChoiceFabricTest, LibfabricCarriesLargeReadsAndTcpAsksTheGuard) {
   EXPECT_EQ(read(4096, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), before + 1);
   EXPECT_EQ(b().counters().served_bytes, served + 1) << "the byte that is asked for beside it";
-  EXPECT_EQ(read(0, choice::kOneSidedBytes - 1), Outcome::kDone);
+  EXPECT_EQ(read(0, choice::kProbedBytes - 1), Outcome::kDone);
   EXPECT_EQ(one_sided(), before + 1);
   guard_.generation = 2;
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kStale);
@@ -57,7 +57,7 @@ TEST_F(ChoiceFabricTest, RailsOfBothTransportsAreCounted) {
 
 TEST_F(ChoiceFabricTest, LibfabricReadsTheBackedPartsOfASparseRegion) {
   start();
-  ASSERT_TRUE(b().close_region(region_));
+  ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   share(b(), true);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u) << "it has no memory yet";
@@ -92,7 +92,7 @@ TEST_F(ChoiceFabricTest, LibfabricReadsTheBackedPartsOfASparseRegion) {
 
 TEST_F(ChoiceFabricTest, AReadOfMemoryThatGoesIsRightOrRepeatedByTcp) {
   start();
-  ASSERT_TRUE(b().close_region(region_));
+  ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   share(b(), true);
   const MemoryRange all[] = {{0, kRegionBytes}};
   const MemoryRange half[] = {{0, kRegionBytes / 2}};

@@ -23,7 +23,7 @@ class ChoiceTest : public ::testing::Test {
   static constexpr std::uint64_t kLargeBytes = 1u << 20;
 
   void start_a(const MakeOneSided& make) {
-    a_ = std::make_unique<ChoiceNode>(book_, kNodeA, make);
+    a_ = std::make_unique<ChoiceNode>(book_, kNodeA, make, direct_bytes_);
     RegionSpec arena;
     arena.data = memory_arena().data();
     arena.size_bytes = memory_arena().size();
@@ -44,8 +44,8 @@ class ChoiceTest : public ::testing::Test {
     RegionSpec spec;
     spec.data = memory_.data();
     spec.size_bytes = memory_.size();
-    spec.rights = kRemoteRead;
-    spec.guard = &guard_;
+    spec.rights = rights_;
+    spec.guard = guarded_ ? &guard_ : nullptr;
     spec.sparse = sparse;
     region_ = at.register_region(spec).value();
     if (peer_ == kNoPeer) peer_ = a().connect({kNodeB, 1}).value();
@@ -105,13 +105,16 @@ class ChoiceTest : public ::testing::Test {
     }
     return event->outcome;
   }
-  std::uint64_t one_sided() { return a().choices().reads; }
+  std::uint64_t one_sided() { return a().choices().begun; }
   // Reads until a read is one-sided.
   bool takes_one_sided() {
     const std::uint64_t before = one_sided();
     return wait_for([&] { return read(0, kLargeBytes) == Outcome::kDone && one_sided() > before; });
   }
 
+  std::uint64_t direct_bytes_ = choice::kProbedBytes;
+  bool guarded_ = true;
+  std::uint32_t rights_ = kRemoteRead;
   Memory memory_ = pattern(kRegionBytes, 9);
   CountingGuard guard_;
   PortBook book_;

@@ -40,11 +40,14 @@ inline MakeOneSided by_fabric(const fabric::Library& library) {
 
 class ChoiceNode {
  public:
-  ChoiceNode(PortBook& book, NodeId node, const MakeOneSided& make)
+  ChoiceNode(PortBook& book, NodeId node, const MakeOneSided& make,
+             std::uint64_t direct_bytes = choice::kProbedBytes)
       : tcp_(std::make_unique<TcpNode>(book, options(node))) {
     auto direct = make(node, *tcp_);
     OneSidedTransport& one_sided = *direct;
-    transport_ = choice::ChoiceTransport::create(tcp_->take_transport(), std::move(direct)).value();
+    transport_ =
+        choice::ChoiceTransport::create(tcp_->take_transport(), std::move(direct), direct_bytes)
+            .value();
     tcp_->drive(*transport_, one_sided);
   }
 

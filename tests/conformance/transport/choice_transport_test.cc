@@ -37,9 +37,9 @@ TEST_F(ChoiceTransportTest, TcpCarriesReadsUntilRdmaLanesAreUpThenRdmaCarriesLar
   EXPECT_EQ(read(4096, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), before + 1);
   EXPECT_EQ(b().counters().served_bytes, served + 1) << "the byte that is asked for beside it";
-  EXPECT_EQ(read(0, choice::kOneSidedBytes - 1), Outcome::kDone);
+  EXPECT_EQ(read(0, choice::kProbedBytes - 1), Outcome::kDone);
   EXPECT_EQ(one_sided(), before + 1);
-  EXPECT_EQ(read(0, choice::kOneSidedBytes), Outcome::kDone);
+  EXPECT_EQ(read(0, choice::kProbedBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), before + 2);
   EXPECT_EQ(a().choices().detours, 0u);
 }
@@ -99,7 +99,7 @@ TEST_F(ChoiceTransportTest, KeysThatNoLongerHoldCostOneRepetition) {
 
 TEST_F(ChoiceTransportTest, RdmaReadsTheBackedPartsOfASparseRegion) {
   start();
-  ASSERT_TRUE(b().close_region(region_));
+  ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   const std::size_t before = fabric_.registrations();
   share(b(), true);
   EXPECT_EQ(fabric_.registrations(), before) << "it has no memory yet";
@@ -127,13 +127,13 @@ TEST_F(ChoiceTransportTest, RdmaReadsTheBackedPartsOfASparseRegion) {
   EXPECT_EQ(fabric_.registrations(), before + 2) << "what has lost memory goes at once";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(read(kRegionBytes / 2, kLargeBytes), Outcome::kDone);
   ASSERT_TRUE(takes_one_sided());
-  EXPECT_TRUE(b().close_region(region_));
+  EXPECT_TRUE(wait_for([&] { return b().close_region(region_); }));
   EXPECT_EQ(fabric_.registrations(), before);
 }
 
 TEST_F(ChoiceTransportTest, TcpReadsAPoolThatCannotBeRegisteredAndReportsTheCause) {
   start();
-  ASSERT_TRUE(b().close_region(region_));
+  ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   share(b(), true);
   fabric_.device("b1").lockable_bytes = 0;
   const MemoryRange all[] = {{0, kRegionBytes}};

@@ -108,7 +108,7 @@ TEST_F(FabricDomainsTest, ADomainThatCannotServeAnewIsClosedWhileTheOtherIsRead)
   const RegionId closed = register_at(pair_->b(), other.data(), other.size(), kRemoteRead);
   FabricFaults::break_spare(FI_EMFILE);
   // The provider has begun requests that only the close of the serving endpoint ends.
-  EXPECT_TRUE(pair_->b().close_region(closed));
+  EXPECT_TRUE(wait_for([&] { return pair_->b().close_region(closed); }));
   EXPECT_NE(pair_->b().obstacles().find("spare0"), std::string::npos);
   EXPECT_TRUE(wait_for([&] {
     return read_all() == Outcome::kDone && rails().find("to their 1") == std::string::npos;

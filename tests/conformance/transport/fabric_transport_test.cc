@@ -49,7 +49,7 @@ TEST_F(FabricTransportTest, AWriteUnderWayLandsNoMoreAfterItsRegionWasClosed) {
     // Until some slices have landed, so that another slice is likely to be under way.
     ASSERT_TRUE(wait_for([&] { return target[0] == std::byte{0x22}; }));
     for (int i = 1; i < steps; ++i) step();
-    EXPECT_TRUE(pair_->b().close_region(region));
+    EXPECT_TRUE(wait_for([&] { return pair_->b().close_region(region); }));
     std::ranges::fill(target, std::byte{0x33});
     const Outcome outcome = outcome_of(id);
     EXPECT_TRUE(outcome == Outcome::kStale || outcome == Outcome::kPeerLost ||
@@ -75,7 +75,7 @@ TEST_F(FabricTransportTest, AWriteGoesOnWhenAnotherRegionIsClosedMeanwhile) {
     const OperationId id = submit(operation(Verb::kWrite, to, piece));
     ASSERT_TRUE(wait_for([&] { return target[0] == source[0]; }));
     for (int i = 1; i < steps; ++i) step();
-    EXPECT_TRUE(pair_->b().close_region(closed));
+    EXPECT_TRUE(wait_for([&] { return pair_->b().close_region(closed); }));
     ASSERT_EQ(outcome_of(id), Outcome::kDone) << rails();
     EXPECT_EQ(target, source);
   }

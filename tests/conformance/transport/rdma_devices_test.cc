@@ -36,7 +36,7 @@ TEST_F(RdmaDevicesTest, LargeRegionsAreRegisteredInChunksAndReadAcrossTheirBorde
   const Piece piece{to.data(), to.size(), kNoRegion};
   EXPECT_EQ(run(read(kGiB - 100'001, piece)), Outcome::kDone);
   EXPECT_EQ(to, mark);
-  EXPECT_TRUE(pair_->b().close_region(region));
+  EXPECT_TRUE(wait_for([&] { return pair_->b().close_region(region); }));
   EXPECT_EQ(fabric_.registrations(), before);
   ::munmap(data, kSize);
 }

@@ -366,7 +366,7 @@ TEST_F(RdmaTransportTest, PiecesMustLieInRegions) {
   EXPECT_EQ(run(read(0, nowhere)), Outcome::kDone);
   const Piece named{elsewhere.data(), elsewhere.size(), id};
   EXPECT_EQ(run(read(0, named)), Outcome::kDone);
-  EXPECT_TRUE(pair_->a().close_region(id));
+  EXPECT_TRUE(wait_for([&] { return pair_->a().close_region(id); }));
   EXPECT_EQ(run(read(0, named)), Outcome::kInvalid);
 }
 

@@ -163,7 +163,7 @@ TEST_P(TransportTest, ClosedRegionsAreStale) {
   const Piece piece{to.data(), to.size(), kNoRegion};
   ASSERT_EQ(run(read(0, {&piece, 1})).outcome, Outcome::kDone);
   ASSERT_TRUE(wait_for([&] { return guard_.held.empty(); }));
-  EXPECT_TRUE(world_->b().close_region(region_));
+  EXPECT_TRUE(wait_for([&] { return world_->b().close_region(region_); }));
   EXPECT_EQ(run(read(0, {&piece, 1})).outcome, Outcome::kStale);
   EXPECT_FALSE(world_->b().describe(region_));
 }

@@ -11,7 +11,7 @@ import weakref
 import mckv
 import numpy as np
 import pytest
-from machine import WATCHDOG_S, stop_process
+from machine import WATCHDOG_S, stop_process, until
 
 
 @pytest.fixture(params=[True, False], ids=["same_host", "tcp"])
@@ -38,6 +38,40 @@ def test_bytes_move_both_ways(engines, request):
     counters = one.counters()
     assert counters["written_bytes"] >= 100_000 and counters["read_bytes"] >= 100_000
     assert one.is_local(segment) == (counters["same_host_bytes"] > 0)
+
+
+def test_libfabric_carries_registered_memory_beside_tcp():
+    """Over a provider of this host's TCP; with RDMA: tests/rdma/engine_test.cc."""
+    ways = {"transports": "fabric", "fabric_provider": "tcp;ofi_rxm", "same_host": False}
+    try:
+        one = mckv.TransferEngine(timeout=WATCHDOG_S, **ways)
+    except mckv.UnsupportedError as error:
+        pytest.skip(str(error))
+    other = mckv.TransferEngine(timeout=WATCHDOG_S, **ways)
+    with contextlib.closing(one), contextlib.closing(other):
+        here, there = bytearray(b"x" * 65536), bytearray(65536)
+        local, remote = one.register(here), other.register(there, location="cpu:0")
+        segment = one.open(other.name)
+
+        def by_fabric():
+            one.read(segment, [local], [remote], [1])
+            return one.counters()["direct_bytes"] > 0
+
+        until(by_fabric)
+        here[:] = b"y" * 65536
+        one.write(segment, [local], [remote], [65536], checksum=True, priority=2)
+        assert there == here
+        assert one.counters()["direct_bytes"] >= 65536
+        assert one.transport == "fabric" and f"{other.name}: fabric" in one.describe()
+
+
+def test_a_transport_that_is_named_and_not_there_is_an_error():
+    with pytest.raises(mckv.UnsupportedError, match="none0"):
+        mckv.TransferEngine(transports="rdma", devices="none0")
+    with pytest.raises(mckv.InvalidArgumentError, match="pigeon"):
+        mckv.TransferEngine(transports="pigeon")
+    with contextlib.closing(mckv.TransferEngine(devices="none0")) as engine:
+        assert engine.transport == "" and "tcp alone; " in engine.describe()
 
 
 def test_a_batch_is_polled_waited_for_and_freed(engines):

@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
   mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
   options.listen = argv[1];
   if (argc > 4) options.key_file = argv[4];
+  options.fabric_provider = std::getenv("MC_TEST_FABRIC");
+  options.transports = options.fabric_provider != nullptr ? "fabric" : "tcp";
   mc_transfer_engine* engine = nullptr;
   if (mc_transfer_open(&options, &engine) != MC_OK) die("open");
   void* memory = nullptr;

@@ -31,10 +31,8 @@ Result<EngineDescriptor> decode_engine_descriptor(std::span<const std::byte> byt
                                          std::to_string(kEngineDescriptorVersion) +
                                          "; upgrade the older one");
   }
-  bool zeros = engine_descriptor.reserved0 == 0 && engine_descriptor.reserved1 == 0;
-  for (const std::uint64_t word : engine_descriptor.reserved2) zeros = zeros && word == 0;
-  if (!zeros || engine_descriptor.node == 0 ||
-      engine_descriptor.directory_bytes < kDirectoryHeadBytes ||
+  if (engine_descriptor.reserved0 != 0 || engine_descriptor.reserved1 != 0 ||
+      engine_descriptor.node == 0 || engine_descriptor.directory_bytes < kDirectoryHeadBytes ||
       engine_descriptor.directory_bytes > kMaxDirectoryBytes) {
     return fail(MC_INVALID_ARGUMENT, "the peer's engine descriptor has a field out of range");
   }

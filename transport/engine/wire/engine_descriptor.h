@@ -5,8 +5,8 @@
 //
 //   0       8         10     12   16     24            32          56           64        80
 //   │ magic │ version │ size │ 0  │ node │ incarnation │ directory │ its bytes │ boot id │
-//   80              88    92  96                   104     136
-//   │ pid namespace │ pid │ 0 │ directory's address │ nonce │ 0 … 160
+//   80              88    92  96                   104     136      160
+//   │ pid namespace │ pid │ 0 │ directory's address │ nonce │ checks │
 //
 // Threads: values.
 // Trusts: no peer. Exactly kEngineDescriptorBytes are read, checked, then used. An engine believes
@@ -25,7 +25,7 @@
 namespace mc::transfer {
 
 inline constexpr std::uint64_t kEngineDescriptorMagic = 0x3144524143434dull;  // "MCCARD1" as bytes
-inline constexpr std::uint16_t kEngineDescriptorVersion = 1;
+inline constexpr std::uint16_t kEngineDescriptorVersion = 2;
 inline constexpr std::size_t kRegionTextBytes = 24;
 inline constexpr std::size_t kNonceBytes = 32;
 using RegionText = std::array<std::byte, kRegionTextBytes>;  // from Transport::describe()
@@ -45,8 +45,8 @@ struct EngineDescriptor {
   std::uint32_t pid;            // process id within the namespace
   std::uint32_t reserved1;
   std::uint64_t directory_address;
-  Nonce nonce;  // also stored in the region table
-  std::uint64_t reserved2[3];
+  Nonce nonce;        // also stored in the region table
+  RegionText checks;  // the region for questions about checksums (check.h)
 };
 inline constexpr std::size_t kEngineDescriptorBytes = 160;
 static_assert(sizeof(EngineDescriptor) == kEngineDescriptorBytes);
@@ -55,7 +55,7 @@ static_assert(offsetof(EngineDescriptor, node) == 16 &&
 static_assert(offsetof(EngineDescriptor, boot_id) == 64 && offsetof(EngineDescriptor, pid) == 88);
 static_assert(offsetof(EngineDescriptor, directory_address) == 96 &&
               offsetof(EngineDescriptor, nonce) == 104);
-static_assert(offsetof(EngineDescriptor, reserved2) == 136);
+static_assert(offsetof(EngineDescriptor, checks) == 136);
 
 // Sets magic, version and size; other fields are zero.
 EngineDescriptor blank_engine_descriptor();

@@ -88,7 +88,7 @@ class Introduction final : public LaneHandshake {
 
 class Reception final : public LaneHandshake {
  public:
-  explicit Reception(const EngineDescriptor& own) : own_(own) {}
+  Reception(const EngineDescriptor& own, std::uint32_t features) : own_(own), features_(features) {}
 
   State advance(const transport::tcp::Wire& wire) override {
     if (!status_.ok()) return State::kFailed;
@@ -107,7 +107,7 @@ class Reception final : public LaneHandshake {
         inner_ =
             std::make_unique<Introduction>(own_, nullptr, std::make_shared<EngineDescriptor>());
       } else {
-        inner_ = transport::tcp::make_accepting_handshake({own_.node, own_.incarnation, 0});
+        inner_ = transport::tcp::make_accepting_handshake({own_.node, own_.incarnation, features_});
       }
     }
     const State state = inner_->advance(wire);
@@ -120,6 +120,7 @@ class Reception final : public LaneHandshake {
 
  private:
   const EngineDescriptor own_;
+  const std::uint32_t features_;
   std::unique_ptr<LaneHandshake> inner_;
   Status status_;
 };
@@ -132,8 +133,8 @@ std::unique_ptr<LaneHandshake> make_introduction(const EngineDescriptor& own,
   return std::make_unique<Introduction>(own, &call, std::move(theirs));
 }
 
-std::unique_ptr<LaneHandshake> make_reception(const EngineDescriptor& own) {
-  return std::make_unique<Reception>(own);
+std::unique_ptr<LaneHandshake> make_reception(const EngineDescriptor& own, std::uint32_t features) {
+  return std::make_unique<Reception>(own, features);
 }
 
 }  // namespace mc::transfer

@@ -26,7 +26,8 @@ inline constexpr std::uint32_t kIntroductionLane = 0xffffffff;
 std::unique_ptr<transport::tcp::LaneHandshake> make_introduction(
     const EngineDescriptor& own, const transport::DialRequest& call,
     std::shared_ptr<EngineDescriptor> theirs);
-// The listener's side: accepts either kind.
-std::unique_ptr<transport::tcp::LaneHandshake> make_reception(const EngineDescriptor& own);
+// The listener's side: accepts either kind. features: of the hellos of lanes.
+std::unique_ptr<transport::tcp::LaneHandshake> make_reception(const EngineDescriptor& own,
+                                                              std::uint32_t features);
 
 }  // namespace mc::transfer

@@ -3,8 +3,9 @@
 
 Calls return 0 or a negative number, as in Mooncake, and log the cause. Before initialize() calls
 return -1, 0, "" or []; Mooncake would end the process. Bytes move from process to process within a
-host and over TCP between hosts, for every protocol name; CUDA device memory takes a copy through
-host memory. Waits let other threads run.
+host. Between hosts, protocol "rdma" uses the RDMA devices of both hosts, "efa" libfabric, and TCP
+carries what devices cannot reach. CUDA device memory takes a copy through host memory. Waits let
+other threads run.
 """
 
 from __future__ import annotations
@@ -109,9 +110,11 @@ class TransferEngine:
         """Opens the engine. 0, or -1 with the cause in the log.
 
         local_hostname must be an address of this host. Except on loopback, $MC_CLUSTER_KEY_FILE
-        names the file with the key that all engines share. device_name is ignored.
+        names the file with the key that all engines share. protocol: "tcp"; "rdma", with the
+        devices of device_name ("mlx5_0,mlx5_1") or $MC_TE_FILTERS, else all devices with a link;
+        "efa". Without devices, bytes go over TCP, with a warning.
         """
-        return self._open(local_hostname, metadata_server, protocol, None)
+        return self._open(local_hostname, metadata_server, protocol, device_name, None)
 
     def initialize_ext(
         self,
@@ -123,17 +126,16 @@ class TransferEngine:
         /,
     ) -> int:
         """initialize() with the store's kind in metadata_type, for a metadata_server without it."""
-        return self._open(local_hostname, metadata_server, protocol, metadata_type)
+        return self._open(local_hostname, metadata_server, protocol, device_name, metadata_type)
 
-    def _open(self, host: str, server: str, protocol: str, kind: str | None) -> int:
+    def _open(self, host: str, server: str, protocol: str, devices: str, kind: str | None) -> int:
         if self._engine is not None:
             return 0
         _environment.begin()
-        if protocol not in ("tcp", "rdma"):
-            logger.error("mc: initialize: protocol %r is not there; say tcp", protocol)
+        if protocol not in ("tcp", "rdma", "efa"):
+            logger.error("mc: initialize: protocol %r is not there; say tcp or rdma", protocol)
             return _INVALID
-        if protocol == "rdma" and not os.environ.get("MC_FORCE_TCP"):
-            logger.warning("mc: initialize: rdma is not there yet; bytes go over TCP")
+        by_tcp = protocol == "tcp" or os.environ.get("MC_FORCE_TCP", "0") not in ("", "0")
         try:
             metadata = _metadata_url(server, kind)
             if metadata is not None:
@@ -145,9 +147,16 @@ class TransferEngine:
                 cluster=os.environ.get("MC_METADATA_CLUSTER_ID") or None,
                 key_file=os.environ.get("MC_CLUSTER_KEY_FILE"),
                 same_host=os.environ.get("MC_FORCE_TCP", "0") in ("", "0"),
+                transports="tcp" if by_tcp else "auto",
+                devices=devices or os.environ.get("MC_TE_FILTERS") or None,
             )
+            if not by_tcp and not engine.transport:
+                logger.warning(
+                    "mc: initialize: bytes go over TCP: %s", engine.describe().partition("\n")[0]
+                )
             managed = ManagedBuffers()
-            engine.register_addresses([managed.address], [managed.size])
+            # Most of that memory never has pages.
+            engine.register_addresses([managed.address], [managed.size], pinned=False)
         except (mckv.McError, OSError) as error:
             logger.error("mc: initialize(%r, %r): %s", host, server, error)
             return _INVALID
@@ -201,7 +210,7 @@ class TransferEngine:
         if not buffer_addresses:
             return 0
         try:
-            self._engine.register_addresses(buffer_addresses, capacities)
+            self._engine.register_addresses(buffer_addresses, capacities, location=location)
         except mckv.McError as error:
             logger.error("mc: register_memory: %s", error)
             return _OVERLAPPED if "overlaps" in str(error) else _INVALID
@@ -230,15 +239,19 @@ class TransferEngine:
 
     def get_first_buffer_address(self, segment_name: str, /) -> int:
         """The peer's first registered address: its managed buffers. 0: none."""
+        buffers = self._buffers(segment_name)
+        return buffers[0][0] if buffers else 0
+
+    def _buffers(self, segment_name: str) -> list[tuple[int, int]]:
+        """Address and size of each of the peer's registered buffers, in their order."""
         segment = self._segment(segment_name)
         if self._engine is None or segment is None:
-            return 0
+            return []
         try:
-            regions = self._engine.regions(segment)
+            return [(region[0], region[1]) for region in self._engine.regions(segment)]
         except mckv.McError as error:
-            self._failed("get_first_buffer_address", segment_name, error)
-            return 0
-        return regions[0][0] if regions else 0
+            self._failed("list buffers", segment_name, error)
+            return []
 
     def allocate_managed_buffer(self, length: int, /) -> int:
         """Allocates engine memory that peers may access; 0: no room."""
@@ -520,7 +533,7 @@ class TransferEngine:
         if not len(local) == len(remote) == len(sizes):
             logger.error("mc: transfer: buffers, addresses and lengths must be as many")
             return None
-        if hint not in ("", "tcp"):
+        if hint not in ("", "tcp", "rdma", "efa"):
             logger.error("mc: transfer: the transport %r is not there", hint)
             return None
         segment = self._segment(target)

@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     flag("metadata_server", "P2PHANDSHAKE", "or a store: redis:// etcd:// http://")
     flag("segment_id", "", "initiator: the target's name, host:port as it prints it")
     flag("operation", "read", "of the initiator", choices=["read", "write"])
-    flag("protocol", "tcp", "tcp; rdma is taken and goes over TCP")
+    flag("protocol", "tcp", "tcp; rdma or efa, where both hosts have devices")
     flag("batch_size", 128, "requests of one batch")
     flag("block_size", 65536, "bytes of a request")
     flag("buffer_size", 1 << 30, "bytes of the buffer")
@@ -43,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     flag("threads", 12, "that submit")
     flag("report_unit", "GB", "of the rate", choices=list(_UNITS))
     flag("report_precision", 2, "digits")
-    for name in ("device_name", "nic_priority_matrix", "backend"):
+    flag("device_name", "", "RDMA devices, mlx5_0,mlx5_1; all without")
+    for name in ("nic_priority_matrix", "backend"):
         flag(name, "", "taken, and means nothing here")
     parser.add_argument("--auto_discovery", "-auto_discovery", nargs="?", help="the same")
     return parser
@@ -70,14 +71,14 @@ def _initiate(engine: TransferEngine, options: argparse.Namespace, local: int) -
     peer = options.segment_id
     if not peer:
         _fail("say --segment_id=HOST:PORT, as the target prints it")
-    # The target's first buffer is the managed memory, at least 1 GiB of address space.
-    remote = engine.get_first_buffer_address(peer)
-    if remote == 0:
+    # The last buffer is the one of the target below; no device reaches the first, the managed one.
+    buffers = engine._buffers(peer)
+    if not buffers:
         _fail(f"the target {peer} does not answer; see the log above")
+    remote, there_bytes = buffers[-1]
     block, batch = options.block_size, options.batch_size
-    room = min(options.buffer_size, 1 << 30)
-    if block * batch * options.threads > room:
-        _fail("block_size x batch_size x threads must fit buffer_size and 1 GiB")
+    if block * batch * options.threads > min(options.buffer_size, there_bytes):
+        _fail("block_size x batch_size x threads must fit buffer_size on both sides")
     opcode = TransferOpcode.Read if options.operation == "read" else TransferOpcode.Write
     batches = [0] * options.threads
     failed = threading.Event()

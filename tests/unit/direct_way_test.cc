@@ -1,38 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's choice of a transport beside TCP, and the stated reason if there is none.
-#include "agent/cluster/peer/one_sided_way.h"
+// The choice of a transport beside TCP, and the stated reason if there is none.
+#include "transport/choice/direct_way.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "transport/fabric/library.h"
 
-namespace mc::agent {
+namespace mc::transport::choice {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Nobody : public transport::Dialer {
-  void dial(const transport::DialRequest&) override {}
+class Nobody : public Dialer {
+  void dial(const DialRequest&) override {}
 };
 
-class OneSidedWayTest : public ::testing::Test {
+class DirectWayTest : public ::testing::Test {
  protected:
-  Result<OneSidedWay> open() { return open_one_sided_way(options_, 1, 1, "127.0.0.1", nobody_); }
+  DirectWayTest() {
+    options_.node = options_.incarnation = 1;
+    options_.address = "127.0.0.1";
+  }
+  Result<DirectWay> open() { return open_direct_way(options_, nobody_); }
   std::string refusal() {
     const auto way = open();
     EXPECT_FALSE(way);
     return way ? "" : std::string(way.error().text());
   }
-  static bool has_libfabric() { return transport::fabric::load_libfabric().has_value(); }
+  static bool has_libfabric() { return fabric::load_libfabric().has_value(); }
 
-  Options options_;
+  DirectOptions options_;
   Nobody nobody_;
 };
 
-TEST_F(OneSidedWayTest, TcpAloneIsNoLack) {
+TEST_F(DirectWayTest, TcpAloneIsNoLack) {
   options_.transports = "tcp";
   const auto way = open();
   ASSERT_TRUE(way);
@@ -40,8 +44,8 @@ TEST_F(OneSidedWayTest, TcpAloneIsNoLack) {
   EXPECT_THAT(way->why_not, IsEmpty());
 }
 
-TEST_F(OneSidedWayTest, UnderTlsThereIsTcpOnly) {
-  options_.peer_tls_cert = "agent.pem";
+TEST_F(DirectWayTest, UnderTlsThereIsTcpOnly) {
+  options_.encrypted = true;
   const auto way = open();
   ASSERT_TRUE(way);
   EXPECT_EQ(way->transport, nullptr);
@@ -52,9 +56,9 @@ TEST_F(OneSidedWayTest, UnderTlsThereIsTcpOnly) {
   }
 }
 
-TEST_F(OneSidedWayTest, AProviderThatThisHostHasNotIsRefusedIfNamedAndElseSaid) {
+TEST_F(DirectWayTest, AProviderThatThisHostHasNotIsRefusedIfNamedAndElseSaid) {
   options_.fabric_provider = "warp";
-  options_.rdma_devices = "none0";
+  options_.rdma_devices = {"none0"};
   options_.transports = "fabric";
   EXPECT_THAT(refusal(), HasSubstr(has_libfabric() ? "warp" : "libfabric1"));
   EXPECT_THAT(refusal(), HasSubstr("transports = \"auto\""));
@@ -67,8 +71,8 @@ TEST_F(OneSidedWayTest, AProviderThatThisHostHasNotIsRefusedIfNamedAndElseSaid) 
 }
 
 // Locks in shared memory outlive a killed owner.
-TEST_F(OneSidedWayTest, SharedMemoryIsNoWayBetweenAgents) {
-  options_.rdma_devices = "none0";
+TEST_F(DirectWayTest, SharedMemoryIsNoWayBetweenProcesses) {
+  options_.rdma_devices = {"none0"};
   for (const char* const provider : {"shm", "sm2", "ofi_rxd;shm"}) {
     options_.fabric_provider = provider;
     options_.transports = "fabric";
@@ -81,20 +85,25 @@ TEST_F(OneSidedWayTest, SharedMemoryIsNoWayBetweenAgents) {
   }
 }
 
-TEST_F(OneSidedWayTest, LibfabricIsTakenWhereThereIsNoRdma) {
+TEST_F(DirectWayTest, AnUnknownTransportIsRefused) {
+  options_.transports = "carrier pigeon";
+  EXPECT_THAT(refusal(), HasSubstr("carrier pigeon"));
+}
+
+TEST_F(DirectWayTest, LibfabricIsTakenWhereThereIsNoRdma) {
   if (!has_libfabric()) GTEST_SKIP() << "no libfabric on this host";
   options_.fabric_provider = "tcp;ofi_rxm";
-  options_.rdma_devices = "none0";
+  options_.rdma_devices = {"none0"};
   for (const char* const transports : {"fabric", "auto"}) {
     options_.transports = transports;
     const auto way = open();
     ASSERT_TRUE(way) << way.error().to_string();
     ASSERT_NE(way->transport, nullptr);
-    EXPECT_EQ(way->transport->protocol(), transport::LinkProtocol::kFabric);
+    EXPECT_EQ(way->transport->protocol(), LinkProtocol::kFabric);
     EXPECT_THAT(way->transport->describe_devices(), HasSubstr("ofi_rxm"));
     EXPECT_THAT(way->transport->obstacles(), IsEmpty());
   }
 }
 
 }  // namespace
-}  // namespace mc::agent
+}  // namespace mc::transport::choice

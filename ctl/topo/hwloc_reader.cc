@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/topology/hwloc_reader.h"
+#include "ctl/topo/hwloc_reader.h"
 
 #include <hwloc.h>
 
@@ -10,9 +10,15 @@
 
 #include "transport/topology/sysfs_reader.h"
 
-namespace mc::transport {
+namespace mc::ctl {
 
 namespace {
+
+using transport::LinkLayer;
+using transport::Nic;
+using transport::NumaNode;
+using transport::PciDevice;
+using transport::Topology;
 
 struct Destroy {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
@@ -65,7 +71,7 @@ PciDevice device_of(hwloc_topology_t tree, hwloc_obj_t object) {
 void read_nodes(hwloc_topology_t tree, Topology& topology) {
   hwloc_obj_t object = nullptr;
   while ((object = hwloc_get_next_obj_by_type(tree, HWLOC_OBJ_NUMANODE, object)) != nullptr &&
-         topology.nodes.size() < kMaxNumaNodes) {
+         topology.nodes.size() < transport::kMaxNumaNodes) {
     NumaNode node;
     node.id = object->os_index;
     node.memory_bytes = object->attr->numanode.local_memory;
@@ -124,7 +130,7 @@ void read_nic(hwloc_topology_t tree, hwloc_obj_t object, Topology& topology) {
 
 }  // namespace
 
-Result<Topology> read_hwloc_xml(std::string_view xml) {
+Result<transport::Topology> read_hwloc_xml(std::string_view xml) {
   const auto refused = [] {
     return fail(MC_INVALID_ARGUMENT,
                 "hwloc cannot read this as a topology; write one with lstopo --of xml FILE");
@@ -144,16 +150,18 @@ Result<Topology> read_hwloc_xml(std::string_view xml) {
   Topology topology;
   read_nodes(made, topology);
   hwloc_obj_t object = nullptr;
-  for (std::size_t seen = 0;
-       (object = hwloc_get_next_pcidev(made, object)) != nullptr && seen < kMaxPciDevices; ++seen) {
+  for (std::size_t seen = 0; (object = hwloc_get_next_pcidev(made, object)) != nullptr &&
+                             seen < transport::kMaxPciDevices;
+       ++seen) {
     read_nic(made, object, topology);
     const PciAttributes& pci = object->attr->pcidev;
-    const std::string kind = gpu_kind(static_cast<std::uint32_t>(pci.class_id) << 8, pci.vendor_id);
+    const std::string kind =
+        transport::gpu_kind(static_cast<std::uint32_t>(pci.class_id) << 8, pci.vendor_id);
     if (!kind.empty()) topology.gpus.push_back({kind, device_of(made, object)});
   }
-  number_gpus(topology);
-  sort_nics(topology);
+  transport::number_gpus(topology);
+  transport::sort_nics(topology);
   return topology;
 }
 
-}  // namespace mc::transport
+}  // namespace mc::ctl

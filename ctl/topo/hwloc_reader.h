@@ -13,11 +13,11 @@
 #include "mc/status.h"
 #include "transport/topology/topology.h"
 
-namespace mc::transport {
+namespace mc::ctl {
 
 inline constexpr std::size_t kMaxHwlocBytes = 16u << 20;
 
 // Errors: MC_INVALID_ARGUMENT if hwloc does not accept the text.
-Result<Topology> read_hwloc_xml(std::string_view xml);
+Result<transport::Topology> read_hwloc_xml(std::string_view xml);
 
-}  // namespace mc::transport
+}  // namespace mc::ctl
