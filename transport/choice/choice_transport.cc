@@ -9,6 +9,10 @@ namespace {
 
 // The time between two checks whether operations under way still have a lane.
 constexpr std::uint64_t kLookNs = 1'000'000;
+// The same for direct ways that are being opened, and the time for one.
+constexpr std::uint64_t kOpeningLookNs = 5'000'000;
+constexpr std::uint64_t kOpeningNs = 2'000'000'000;
+constexpr std::size_t kMaxOpening = 64;
 // Marks the ids of operations that were begun directly; TCP's ids never have this bit.
 constexpr OperationId kOwn = OperationId{1} << 63;
 
@@ -155,20 +159,40 @@ const ChoiceTransport::Remote* ChoiceTransport::direct_way(const Operation& oper
   if (operation.verb == Verb::kNotify) return nullptr;
   const std::uint64_t bytes = bytes_of(operation.pieces);
   if (bytes < direct_bytes_) return nullptr;
-  const auto peer = peers_.find(operation.peer);
-  if (peer == peers_.end() || peer->second.direct == kNoPeer) return nullptr;
   if (!direct_->holds(operation.pieces)) return nullptr;
   const auto at = remote_.find(operation.region);
   if (at == remote_.end() || at->second.peer != operation.peer) return nullptr;
   Remote& remote = at->second;
-  if (remote.direct == 0) {
-    const auto region = direct_->import_named(peer->second.direct, remote.name);
-    if (!region) return nullptr;
-    remote.direct = *region;
+  const MemoryRange range{operation.offset_bytes, bytes};
+  if (!is_reachable(remote, range, now_ns)) {
+    if (opening_.empty()) next_opening_ns_ = now_ns + kOpeningLookNs;
+    if (opening_.size() < kMaxOpening || opening_.contains(operation.region)) {
+      opening_[operation.region] = {range, now_ns + kOpeningNs};
+    }
+    return nullptr;
   }
-  if (!direct_->is_reachable(remote.direct, operation.offset_bytes, bytes, now_ns)) return nullptr;
   const bool worth_a_probe = operation.verb == Verb::kRead && bytes >= kProbedBytes;
   return worth_a_probe || !direct_->is_guarded(remote.direct) ? &remote : nullptr;
+}
+
+bool ChoiceTransport::is_reachable(Remote& remote, const MemoryRange& range, std::uint64_t now_ns) {
+  const auto peer = peers_.find(remote.peer);
+  if (peer == peers_.end() || peer->second.direct == kNoPeer) return false;
+  if (remote.direct == 0) {
+    const auto region = direct_->import_named(peer->second.direct, remote.name);
+    if (!region) return false;
+    remote.direct = *region;
+  }
+  return direct_->is_reachable(remote.direct, range.offset_bytes, range.size_bytes, now_ns);
+}
+
+// The next operation shall not find the lanes closed or the keys unknown.
+void ChoiceTransport::open_ways() {
+  std::erase_if(opening_, [this](const auto& each) {
+    const auto remote = remote_.find(each.first);
+    return remote == remote_.end() || now_ns_ >= each.second.until_ns ||
+           is_reachable(remote->second, each.second.range, now_ns_);
+  });
 }
 
 std::size_t ChoiceTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
@@ -355,6 +379,10 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
     leave_dead_ways();
     for (const OperationId id : std::exchange(waiting_, {})) detour(id, begun_.at(id));
   }
+  if (!opening_.empty() && now_ns_ >= next_opening_ns_) {
+    next_opening_ns_ = now_ns_ + kOpeningLookNs;
+    open_ways();
+  }
   events.insert(events.end(), events_.begin(), events_.end());
   events_.clear();
 }
@@ -362,7 +390,8 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
 std::uint64_t ChoiceTransport::next_poll_ns() const {
   if (!events_.empty()) return 0;
   const std::uint64_t look_ns = begun_.empty() ? ~std::uint64_t{0} : next_look_ns_;
-  return std::min({tcp_->next_poll_ns(), direct_->next_poll_ns(), look_ns});
+  const std::uint64_t opening_ns = opening_.empty() ? ~std::uint64_t{0} : next_opening_ns_;
+  return std::min({tcp_->next_poll_ns(), direct_->next_poll_ns(), look_ns, opening_ns});
 }
 
 // ---- Reports ------------------------------------------------------------------------------------

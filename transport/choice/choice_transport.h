@@ -87,6 +87,11 @@ class ChoiceTransport : public Transport {
     RegionId direct = kNoRegion;
     Status why;  // the direct way is missing
   };
+  // A region whose keys and lanes were missing for an operation.
+  struct Opening {
+    MemoryRange range;
+    std::uint64_t until_ns = 0;
+  };
   // An operation that was begun with the direct transport.
   struct Begun {
     Operation operation;
@@ -110,6 +115,8 @@ class ChoiceTransport : public Transport {
         feature_(feature_of(direct_->protocol())) {}
   void connect_direct(NodeId node);
   void close_direct(NodeId node);
+  bool is_reachable(Remote& remote, const MemoryRange& range, std::uint64_t now_ns);
+  void open_ways();
   // The region for a direct operation; null: TCP must carry the operation.
   const Remote* direct_way(const Operation& operation, std::uint64_t now_ns);
   bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
@@ -130,6 +137,7 @@ class ChoiceTransport : public Transport {
   std::unordered_map<PeerId, PeerId> of_direct_;  // direct_'s peers to own peers
   std::unordered_map<RegionId, Local> regions_;
   std::unordered_map<RemoteRegionId, Remote> remote_;
+  std::unordered_map<RemoteRegionId, Opening> opening_;
   std::unordered_map<OperationId, Begun> begun_;
   std::unordered_map<OperationId, OperationId> by_tcp_;  // TCP's operations to own operations
   std::vector<OperationId> waiting_;                     // for room in TCP
@@ -137,6 +145,7 @@ class ChoiceTransport : public Transport {
   std::vector<Event> direct_events_;
   std::uint64_t next_id_ = 1;
   std::uint64_t next_look_ns_ = 0;
+  std::uint64_t next_opening_ns_ = 0;
   std::uint64_t now_ns_ = 0;
   ChoiceCounters choices_;
   mutable Counters counters_;

@@ -60,6 +60,25 @@ TEST_F(ChoiceUnguardedTest, ReadsOfEverySizeGoDirectlyWithoutAProbe) {
   EXPECT_EQ(b().counters().served_bytes, served);
 }
 
+TEST_F(ChoiceUnguardedTest, TheOperationAfterTheFirstGoesDirectly) {
+  start_a(by_rdma({"a0", "a1"}));
+  start_b(by_rdma({"b0", "b1"}));
+  EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
+  EXPECT_EQ(one_sided(), 0u);
+  const auto has_lane = [this] {
+    std::vector<RailReport> rails;
+    a().report_rails(rails);
+    return std::ranges::any_of(rails, [](const RailReport& rail) {
+      return rail.name.starts_with("a0") && rail.status.health == RailHealth::kUp;
+    });
+  };
+  ASSERT_TRUE(wait_for(has_lane));
+  const std::uint64_t until_ns = mc::now_ns() + 100'000'000;  // for the keys
+  while (mc::now_ns() < until_ns) step();
+  EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
+  EXPECT_EQ(one_sided(), 1u);
+}
+
 TEST_F(ChoiceUnguardedTest, WritesGoDirectly) {
   start();
   const std::uint64_t before = one_sided();
