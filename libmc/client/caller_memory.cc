@@ -11,15 +11,21 @@ namespace {
 
 // The device that owns the range; kHost without a driver.
 Result<int> device_of(const std::byte* address, std::uint64_t bytes) {
-  const DeviceDriver* const driver = DeviceDriver::found();
-  return driver == nullptr ? DeviceDriver::kHost : driver->device_of(address, bytes);
+  const device::Driver* const driver = device::Driver::found();
+  return driver == nullptr ? device::kHost : device::device_of(*driver, address, bytes);
+}
+Status copy_to_host(int device, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+  return device::copy_to_host(*device::Driver::found(), device, to, from, bytes);
+}
+Status copy_to_device(int device, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+  return device::copy_to_device(*device::Driver::found(), device, to, from, bytes);
 }
 
 Status copy_from_caller(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const auto device = device_of(from, bytes);
   if (!device) return device.error();
-  if (*device != DeviceDriver::kHost) {
-    return DeviceDriver::found()->to_host(*device, to, from, bytes);
+  if (*device != device::kHost) {
+    return copy_to_host(*device, to, from, bytes);
   }
   std::memcpy(to, from, bytes);
   return {};
@@ -30,11 +36,11 @@ Status copy_from_caller(std::byte* to, const std::byte* from, std::uint64_t byte
 Status copy_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint64_t* sum) {
   const auto device = device_of(from, bytes);
   if (!device) return device.error();
-  if (*device == DeviceDriver::kHost) {
+  if (*device == device::kHost) {
     *sum = copy_and_checksum(*sum, to, from, bytes);
     return {};
   }
-  const Status copied = DeviceDriver::found()->to_host(*device, to, from, bytes);
+  const Status copied = copy_to_host(*device, to, from, bytes);
   if (copied.ok()) *sum = checksum(*sum, to, bytes);
   return copied;
 }
@@ -43,12 +49,12 @@ Status copy_to_caller_and_sum(std::byte* to, const std::byte* from, std::uint64_
                               std::uint64_t* sum) {
   const auto device = device_of(to, bytes);
   if (!device) return device.error();
-  if (*device == DeviceDriver::kHost) {
+  if (*device == device::kHost) {
     *sum = copy_out_and_checksum(*sum, to, from, bytes);
     return {};
   }
   *sum = checksum(*sum, from, bytes);
-  return DeviceDriver::found()->to_device(*device, to, from, bytes);
+  return copy_to_device(*device, to, from, bytes);
 }
 
 Status gather(std::byte* to, const mc_slice* pieces, std::size_t count) {
@@ -63,8 +69,8 @@ Status gather(std::byte* to, const mc_slice* pieces, std::size_t count) {
 Status copy_to_caller(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const auto device = device_of(to, bytes);
   if (!device) return device.error();
-  if (*device != DeviceDriver::kHost) {
-    return DeviceDriver::found()->to_device(*device, to, from, bytes);
+  if (*device != device::kHost) {
+    return copy_to_device(*device, to, from, bytes);
   }
   std::memcpy(to, from, bytes);
   return {};

@@ -14,10 +14,10 @@
 #include <set>
 
 #include "libmc/base/clock.h"
-#include "libmc/base/device_memory.h"
 #include "libmc/base/mutex.h"
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
+#include "libmc/device/driver.h"
 
 namespace mc::client {
 
@@ -219,7 +219,7 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
     }
     connector = make_socket_connector(agent);
   }
-  DeviceDriver::find();  // before the first device address can be passed
+  device::Driver::find();  // before the first device address can be passed
   auto client = std::unique_ptr<Client>(new Client(options, *per_check, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);
   return client;

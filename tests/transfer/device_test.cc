@@ -236,14 +236,14 @@ TEST_P(DeviceTransfer, UnregisteringLocalMemoryEndsTheRequestsThatNameIt) {
 }
 
 TEST(DeviceMemory, TheDriverIsFoundWhereTheHostHasOneAndNowhereElse) {
-  const DeviceDriver* const driver = DeviceDriver::find();
+  const device::Driver* const driver = device::Driver::find();
   EXPECT_EQ(driver != nullptr, ::dlopen("libcuda.so.1", RTLD_NOW) != nullptr);
-  EXPECT_EQ(DeviceDriver::found(), driver);
+  EXPECT_EQ(device::Driver::found(), driver);
 }
 
 TEST(DeviceMemory, AWriteThatBreaksOffLeavesTheDeviceAsItWas) {
   const FakeCuda& cuda = load_driver();
-  const DeviceDriver* const driver = DeviceDriver::find();
+  const device::Driver* const driver = device::Driver::find();
   ASSERT_NE(driver, nullptr);
   auto* const address = static_cast<std::byte*>(cuda.allocate(65536, 0, false));
   std::byte* const seen = cuda.behind(address);

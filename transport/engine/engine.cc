@@ -83,7 +83,7 @@ Status Engine::start() {
   const auto key = auth::ClusterKey::find(options_.key_file);
   if (!key) return key.error();
   EngineDescriptor own = make_descriptor();
-  DeviceDriver::find();
+  device::Driver::find();
 
   Loop::Turn turn(loop_);
   auto port = Port::open(*listen, *key, options_.cluster, peers_);

@@ -200,7 +200,8 @@ MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options) MC_NOEXCEPT;
 
 /* Values of puts and buffers of gets may lie in memory of a CUDA device. The library recognises
- * device memory by its address. Each piece must lie within one allocation. mc_open() loads the
+ * device memory by its address. Each piece must lie within one allocation, or in mapped chunks of
+ * one reservation without a hole (expandable segments of torch). mc_open() loads the
  * driver (libcuda.so.1) if the host has one. Copies run on the default stream and are complete when
  * the call returns. Work on other streams that uses the memory must be complete before the call.
  * MC_DEVICE_FAILED: the driver refused a copy. */

@@ -133,7 +133,8 @@ MC_API mc_status mc_transfer_deallocate(void* memory) MC_NOEXCEPT;
 
 /* Registers all ranges or none. Peers may reach the ranges when the call returns. rights:
  * MC_TRANSFER_READ | MC_TRANSFER_WRITE. Ranges, here and in requests, may lie in memory of a CUDA
- * device; each range must lie within one allocation. Bytes of device memory are staged in host
+ * device; each range must lie within one allocation, or in mapped chunks of one reservation without
+ * a hole. Bytes of device memory are staged in host
  * memory and go over TCP, also within a host. Copies run on the default stream. Work on other
  * streams that uses the memory must be complete before the call. RDMA devices pin the memory; the
  * call waits for that, 2 s and 2 s for each GiB at most. Errors: MC_INVALID_ARGUMENT (null, empty,

@@ -134,6 +134,20 @@ TEST_P(Device, GroupsAndAsynchronousPutsAcceptDeviceMemory) {
   mc_cq_destroy(cq);
 }
 
+TEST_P(Device, ARangeMayCrossChunksOfAnAllocationButNoHole) {
+  serve();
+  mc_client* client = open();
+  const std::string value = content("chunks", 5 * kMiB);
+  auto* const chunks = static_cast<std::byte*>(cuda_.allocate_chunks(2 * kMiB, 5, 3, 1));
+  std::memcpy(cuda_.behind(chunks), value.data(), value.size());
+  ASSERT_EQ(put_from(client, "whole", chunks, value.size()), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(client, "whole") == value);
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, put_from(client, "hole", chunks, 10 * kMiB)));
+  EXPECT_NE(std::string(mc_last_error()).find("last 4194304 bytes"), std::string::npos)
+      << mc_last_error();
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, get_into(client, "whole", chunks + 2 * kMiB, 5 * kMiB)));
+}
+
 TEST_P(Device, ARefusedCopyStoresNothingAndHoldsNothing) {
   serve({{"pool_bytes", "64MiB"}});
   mc_client* client = open();

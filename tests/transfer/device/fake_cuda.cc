@@ -18,6 +18,8 @@ constexpr int kDevices = 2;
 
 struct Allocation {
   std::size_t bytes;
+  std::uint64_t reserved_at;
+  std::size_t reserved_bytes;
   int device;
   bool managed;
   std::byte* behind;
@@ -36,9 +38,23 @@ void* allocate(std::size_t bytes, int device, bool managed) {
   void* const behind = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   void* const shown = managed ? behind : ::mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
   if (behind == MAP_FAILED || shown == MAP_FAILED) return nullptr;
+  const auto at = reinterpret_cast<std::uint64_t>(shown);
   const std::lock_guard lock(mutex);
-  allocations[reinterpret_cast<std::uint64_t>(shown)] = {bytes, device, managed,
-                                                         static_cast<std::byte*>(behind)};
+  allocations[at] = {bytes, at, bytes, device, managed, static_cast<std::byte*>(behind)};
+  return shown;
+}
+
+void* allocate_chunks(std::size_t chunk_bytes, std::size_t count, std::size_t hole, int device) {
+  void* const shown = allocate(chunk_bytes * count, device, false);
+  const auto start = reinterpret_cast<std::uint64_t>(shown);
+  const std::lock_guard lock(mutex);
+  const Allocation whole = allocations.extract(start).mapped();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i == hole) continue;
+    Allocation& chunk = allocations[start + i * chunk_bytes] = whole;
+    chunk.bytes = chunk_bytes;
+    chunk.behind += i * chunk_bytes;
+  }
   return shown;
 }
 
@@ -71,9 +87,15 @@ int copies() {
 int copy(std::uint64_t device_address, std::size_t bytes, std::byte** place) {
   const std::lock_guard lock(mutex);
   const auto at = find(device_address);
-  if (at == allocations.end() || bytes > at->second.bytes - (device_address - at->first)) {
-    return kInvalidValue;
+  if (at == allocations.end()) return kInvalidValue;
+  // A copy may cross mapped chunks of a reservation.
+  std::uint64_t end = at->first + at->second.bytes;
+  for (auto next = std::next(at); next != allocations.end() && next->first == end &&
+                                  next->second.reserved_at == at->second.reserved_at;
+       ++next) {
+    end += next->second.bytes;
   }
+  if (bytes > end - device_address) return kInvalidValue;
   if (current != &contexts[at->second.device]) return kInvalidContext;
   if (failures_after == 0) return kIllegalAddress;
   if (failures_after > 0) --failures_after;
@@ -82,7 +104,7 @@ int copy(std::uint64_t device_address, std::size_t bytes, std::byte** place) {
   return 0;
 }
 
-constexpr FakeCuda kFake{allocate, behind, fail_after, copies};
+constexpr FakeCuda kFake{allocate, allocate_chunks, behind, fail_after, copies};
 
 }  // namespace
 
@@ -106,14 +128,23 @@ int cuPointerGetAttribute(void* data, int attribute, std::uint64_t pointer) {
       *static_cast<int*>(data) = memory.device;
       return 0;
     case 11:
-      *static_cast<std::uint64_t*>(data) = at->first;
+      *static_cast<std::uint64_t*>(data) = memory.reserved_at;
       return 0;
     case 12:
-      *static_cast<std::size_t*>(data) = memory.bytes;
+      *static_cast<std::size_t*>(data) = memory.reserved_bytes;
       return 0;
     default:
       return kInvalidValue;
   }
+}
+
+int cuMemGetAddressRange_v2(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer) {
+  const std::lock_guard lock(mutex);
+  const auto at = find(pointer);
+  if (at == allocations.end()) return kInvalidValue;
+  *base = at->first;
+  *bytes = at->second.bytes;
+  return 0;
 }
 
 int cuDevicePrimaryCtxRetain(void** context, int device) {

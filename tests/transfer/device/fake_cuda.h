@@ -10,6 +10,10 @@
 struct FakeCuda {
   // managed: memory that both the host and the device can access.
   void* (*allocate)(std::size_t bytes, int device, bool managed);
+  // Memory as torch's expandable segments: chunks of equal size in one reservation, of which one is
+  // not mapped.
+  void* (*allocate_chunks)(std::size_t chunk_bytes, std::size_t count, std::size_t hole,
+                           int device);
   // The host address of the bytes at a device address.
   std::byte* (*behind)(const void* device_address);
   // After `good` more copies, copies fail with CUDA_ERROR_ILLEGAL_ADDRESS; -1: no copy fails.

@@ -5,17 +5,17 @@ namespace mc::transfer {
 
 Result<std::unique_ptr<StagedRegion>> DeviceStaging::stand_in(const mc_transfer_range& range) {
   // A program may load its device driver after the engine was opened, so look for the driver again.
-  const DeviceDriver* const driver = DeviceDriver::find();
+  const device::Driver* const driver = device::Driver::find();
   if (driver == nullptr) return nullptr;
-  const auto device = driver->device_of(range.address, range.size);
+  const auto device = device::device_of(*driver, range.address, range.size);
   if (!device) return fail(device.error());
-  if (*device == DeviceDriver::kHost) return nullptr;
+  if (*device == device::kHost) return nullptr;
   return StagedRegion::make({driver, *device, static_cast<std::byte*>(range.address), range.size},
                             &moved_bytes_);
 }
 
 Status DeviceStaging::stage(std::span<Request> requests) {
-  if (DeviceDriver::found() == nullptr) return {};
+  if (device::Driver::found() == nullptr) return {};
   for (Request& request : requests) {
     if (const Status staged = stage(request); !staged.ok()) {
       release(requests);
@@ -34,10 +34,10 @@ void DeviceStaging::release(std::span<Request> requests) {
 }
 
 Status DeviceStaging::stage(Request& request) {
-  const DeviceDriver* const driver = DeviceDriver::found();
-  const auto device = driver->device_of(request.local, request.size_bytes);
+  const device::Driver* const driver = device::Driver::found();
+  const auto device = device::device_of(*driver, request.local, request.size_bytes);
   if (!device) return device.error();
-  if (*device == DeviceDriver::kHost) return {};
+  if (*device == device::kHost) return {};
   if (staged_bytes_.fetch_add(request.size_bytes, std::memory_order_relaxed) + request.size_bytes >
       MC_MAX_TRANSFER_DEVICE_BYTES) {
     staged_bytes_.fetch_sub(request.size_bytes, std::memory_order_relaxed);

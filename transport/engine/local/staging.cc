@@ -48,15 +48,16 @@ Result<std::unique_ptr<StagedRequest>> StagedRequest::make(const DeviceRange& ra
   made->range_ = range;
   made->pages_ = std::move(*pages);
   if (write) {
-    const Status filled =
-        range.driver->to_host(range.device, made->data(), range.address, range.size_bytes);
+    const Status filled = device::copy_to_host(*range.driver, range.device, made->data(),
+                                               range.address, range.size_bytes);
     if (!filled.ok()) return fail(filled);
   }
   return made;
 }
 
 Status StagedRequest::to_device() const {
-  return range_.driver->to_device(range_.device, range_.address, data(), range_.size_bytes);
+  return device::copy_to_device(*range_.driver, range_.device, range_.address, data(),
+                                range_.size_bytes);
 }
 
 // ---- Regions ----------------------------------------------------------------------------------
@@ -75,8 +76,8 @@ Result<std::unique_ptr<StagedRegion>> StagedRegion::make(const DeviceRange& rang
 Outcome StagedRegion::pin(const transport::Access& access, std::uint64_t* ticket) {
   if (!access.write) {
     const Status filled =
-        range_.driver->to_host(range_.device, data() + access.offset_bytes,
-                               range_.address + access.offset_bytes, access.size_bytes);
+        device::copy_to_host(*range_.driver, range_.device, data() + access.offset_bytes,
+                             range_.address + access.offset_bytes, access.size_bytes);
     if (!filled.ok()) return Outcome::kUnsupported;
     *moved_bytes_ += access.size_bytes;
   }
@@ -87,8 +88,9 @@ Outcome StagedRegion::pin(const transport::Access& access, std::uint64_t* ticket
 
 Outcome StagedRegion::settle(std::uint64_t ticket) {
   const transport::MemoryRange range = pins_.at(ticket);
-  const Status copied = range_.driver->to_device(range_.device, range_.address + range.offset_bytes,
-                                                 data() + range.offset_bytes, range.size_bytes);
+  const Status copied =
+      device::copy_to_device(*range_.driver, range_.device, range_.address + range.offset_bytes,
+                             data() + range.offset_bytes, range.size_bytes);
   if (!copied.ok()) return Outcome::kUnsupported;
   *moved_bytes_ += range.size_bytes;
   return Outcome::kDone;

@@ -18,14 +18,14 @@
 #include <map>
 #include <memory>
 
-#include "libmc/base/device_memory.h"
+#include "libmc/device/memory.h"
 #include "transport/region.h"
 
 namespace mc::transfer {
 
 struct DeviceRange {
-  const DeviceDriver* driver = nullptr;
-  int device = DeviceDriver::kHost;
+  const device::Driver* driver = nullptr;
+  int device = device::kHost;
   std::byte* address = nullptr;
   std::uint64_t size_bytes = 0;
 };

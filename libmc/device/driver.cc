@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/device/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+
+namespace mc::device {
+
+namespace {
+
+constexpr Vendor::Name kCudaNames[] = {
+    {offsetof(Calls, get_error_name), "cuGetErrorName"},
+    {offsetof(Calls, pointer_get_attribute), "cuPointerGetAttribute"},
+    {offsetof(Calls, get_address_range), "cuMemGetAddressRange_v2"},
+    {offsetof(Calls, primary_context_retain), "cuDevicePrimaryCtxRetain"},
+    {offsetof(Calls, context_push), "cuCtxPushCurrent_v2"},
+    {offsetof(Calls, context_pop), "cuCtxPopCurrent_v2"},
+    {offsetof(Calls, copy_to_host), "cuMemcpyDtoH_v2"},
+    {offsetof(Calls, copy_to_device), "cuMemcpyHtoD_v2"},
+    {offsetof(Calls, stream_synchronize), "cuStreamSynchronize"},
+};
+static_assert(std::size(kCudaNames) * sizeof(void*) == sizeof(Calls));
+
+constexpr Vendor kVendors[] = {{"libcuda.so.1", kCudaNames}};
+
+}  // namespace
+
+bool Driver::load(void* library) {
+  for (const Vendor::Name& name : vendor_.names) {
+    void* const symbol = ::dlsym(library, name.symbol);
+    if (symbol == nullptr) return false;
+    std::memcpy(reinterpret_cast<std::byte*>(&calls_) + name.member, &symbol, sizeof symbol);
+  }
+  return true;
+}
+
+const Driver* Driver::find() {
+  if (const Driver* const driver = found()) return driver;
+  for (const Vendor& vendor : kVendors) {
+    void* const library = ::dlopen(vendor.library, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    // The library stays loaded, because contexts live as long as the process.
+    static const Driver* const made = [&]() -> const Driver* {
+      auto* const driver = new Driver(vendor);
+      if (driver->load(library)) return driver;
+      delete driver;
+      return nullptr;
+    }();
+    found_.store(made, std::memory_order_release);
+    return made;
+  }
+  return nullptr;
+}
+
+Status Driver::failed(std::size_t member, int error) const {
+  const char* symbol = "the driver";
+  for (const Vendor::Name& name : vendor_.names) {
+    if (name.member == member) symbol = name.symbol;
+  }
+  const char* name = nullptr;
+  if (calls_.get_error_name(error, &name) != 0 || name == nullptr) name = "an unknown error";
+  return {MC_DEVICE_FAILED, std::string(symbol) + ": " + name + " (" + std::to_string(error) +
+                                "); was the memory freed, or does the device have to be reset?"};
+}
+
+Result<void*> Driver::context_of(int device) const {
+  if (device < 0 || device >= kMaxDevices) {
+    return fail(MC_DEVICE_FAILED, "device " + std::to_string(device) + " is out of range");
+  }
+  std::atomic<void*>& known = contexts_[static_cast<std::size_t>(device)];
+  void* context = known.load(std::memory_order_acquire);
+  if (context != nullptr) return context;
+  // Two threads may both retain the context, which is never released.
+  const Status retained = call<&Calls::primary_context_retain>(&context, device);
+  if (!retained.ok()) return fail(retained);
+  known.store(context, std::memory_order_release);
+  return context;
+}
+
+Current::Current(const Driver& driver, int device) : driver_(driver) {
+  const auto context = driver.context_of(device);
+  status_ = context ? driver.call<&Calls::context_push>(*context) : context.error();
+}
+
+Current::~Current() {
+  void* context = nullptr;
+  if (status_.ok()) static_cast<void>(driver_.calls().context_pop(&context));
+}
+
+}  // namespace mc::device

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The driver of the host's devices: a table of functions, loaded at run time from the library of the
+//   first vendor that the host has. A vendor is a library and a list of names (driver.cc).
+// Threads: any.
+// Owns: the library and the primary contexts, until the process ends.
+// Trusts: the driver.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "mc/status.h"
+
+namespace mc::device {
+
+// The members have the signatures of the CUDA driver API: CUresult and CUdevice are int, CUdeviceptr
+// is an integer, and handles are pointers.
+struct Calls {
+  int (*get_error_name)(int error, const char** name);
+  int (*pointer_get_attribute)(void* data, int attribute, std::uint64_t pointer);
+  int (*get_address_range)(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer);
+  int (*primary_context_retain)(void** context, int device);
+  int (*context_push)(void* context);
+  int (*context_pop)(void** context);
+  int (*copy_to_host)(void* host, std::uint64_t device, std::size_t bytes);
+  int (*copy_to_device)(std::uint64_t device, const void* host, std::size_t bytes);
+  int (*stream_synchronize)(void* stream);
+};
+
+struct Vendor {
+  struct Name {
+    std::size_t member;  // its offset in Calls
+    const char* symbol;
+  };
+  const char* library;
+  std::span<const Name> names;
+};
+
+class Driver {
+ public:
+  // Loads the host's driver once. Null: there is no driver, or the driver lacks a function. This call
+  // does not initialize the driver. Until the process does, every address counts as host memory.
+  static const Driver* find();
+  // The result of find() so far. Costs one load.
+  static const Driver* found() { return found_.load(std::memory_order_acquire); }
+
+  // Errors: MC_DEVICE_FAILED with the name of the function and the driver's error.
+  template <auto kMember, typename... Arguments>
+  Status call(Arguments... arguments) const {
+    const int error = (calls_.*kMember)(arguments...);
+    if (error == 0) return {};
+    const auto offset = reinterpret_cast<const std::byte*>(&(calls_.*kMember)) -
+                        reinterpret_cast<const std::byte*>(&calls_);
+    return failed(static_cast<std::size_t>(offset), error);
+  }
+  // The functions, for callers to whom an error of the driver is an answer.
+  const Calls& calls() const { return calls_; }
+
+  // The device's primary context. Errors: MC_DEVICE_FAILED.
+  Result<void*> context_of(int device) const;
+
+ private:
+  static constexpr int kMaxDevices = 64;
+
+  explicit Driver(const Vendor& vendor) : vendor_(vendor) {}
+  // False: the library lacks a function.
+  bool load(void* library);
+  Status failed(std::size_t member, int error) const;
+
+  static inline std::atomic<const Driver*> found_{nullptr};
+  const Vendor& vendor_;
+  Calls calls_{};
+  mutable std::array<std::atomic<void*>, kMaxDevices> contexts_{};  // each is retained once
+};
+
+// A context that is current in this thread while the object lives.
+class Current {
+ public:
+  Current(const Driver& driver, int device);
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current();
+  const Status& status() const { return status_; }
+
+ private:
+  const Driver& driver_;
+  Status status_;
+};
+
+}  // namespace mc::device
