@@ -48,7 +48,7 @@ TEST_P(RegionDescriptorTest, StaysBelowItsLimitForTheLargestPools) {
     RegionDescriptor descriptor = sample();
     descriptor.size_bytes = size;
     descriptor.chunk_shift = chunk_shift_for(GetParam(), size, devices);
-    EXPECT_GE(descriptor.chunk_shift, 30u);
+    EXPECT_GE(descriptor.chunk_shift, kUsualChunkShift);
     descriptor.covers.clear();
     for (std::uint64_t chunk = 0; chunk < descriptor.chunk_count(); ++chunk) {
       descriptor.covers.push_back(whole_chunk(size, descriptor.chunk_shift, chunk));

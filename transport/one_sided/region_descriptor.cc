@@ -53,7 +53,7 @@ std::uint64_t take_key(std::span<const std::byte>& bytes, const DescriptorFormat
 
 std::uint32_t chunk_shift_for(const DescriptorFormat& format, std::uint64_t size_bytes,
                               std::size_t devices) {
-  std::uint32_t shift = 30;
+  std::uint32_t shift = kUsualChunkShift;
   const auto bytes = [&] {
     const std::uint64_t chunks = ((size_bytes - 1) >> shift) + 1;
     return sizeof(Header) + chunks * sizeof(Cover) +

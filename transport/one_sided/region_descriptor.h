@@ -27,6 +27,8 @@ namespace mc::transport {
 inline constexpr std::size_t kMaxDeviceSlots = 32;
 inline constexpr std::uint32_t kMinChunkShift = 12;
 inline constexpr std::uint32_t kMaxChunkShift = 43;
+// Soft RoCE of Linux 6.12 registers at most 1 GiB at once, counted in pages that the memory touches.
+inline constexpr std::uint32_t kUsualChunkShift = 29;
 
 // The registered part of a chunk, in pages of 4 KiB from the begin of the chunk. The last page may
 // be shorter at the end of the region.
@@ -83,7 +85,7 @@ struct RegionDescriptor {
 // The cover of a whole chunk.
 Cover whole_chunk(std::uint64_t size_bytes, std::uint32_t chunk_shift, std::uint64_t chunk);
 
-// The smallest chunk size, at least 1 GiB, with which a description for so many devices stays below
+// The smallest chunk size, at least that of kUsualChunkShift, with which a description for so many devices stays below
 // kMaxDescriptorBytes.
 std::uint32_t chunk_shift_for(const DescriptorFormat& format, std::uint64_t size_bytes,
                               std::size_t devices);

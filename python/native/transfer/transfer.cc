@@ -297,41 +297,33 @@ class Engine {
   std::map<std::uint64_t, std::unique_ptr<Held>> held_;  // with the interpreter's lock
 };
 
+// write() and read().
+auto mover(bool write) {
+  return [write](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+                 const Numbers& sizes, const Seconds& timeout, const Note& notify,
+                 std::uint32_t priority, bool checksum) {
+    self.with_requests(write, segment, local, remote, sizes, timeout, notify, priority, checksum,
+                       [](auto* engine, auto* requests, auto count, auto& options) {
+                         return mc_transfer_run(engine, requests, count, &options);
+                       });
+  };
+}
+
 // The calls that move bytes, and those on their batches.
 void define_transfers(nb::class_<Engine>& engine) {
   using nb::arg;
   const auto none = nb::none();
   engine
       .def(
-          "write",
-          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
-             const Numbers& sizes, const Seconds& timeout, const Note& notify,
-             std::uint32_t priority, bool checksum) {
-            self.with_requests(true, segment, local, remote, sizes, timeout, notify, priority,
-                               checksum,
-                               [](auto* engine, auto* requests, auto count, auto& options) {
-                                 return mc_transfer_run(engine, requests, count, &options);
-                               });
-          },
-          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
-          arg("timeout") = none, arg("notify") = none, arg("priority") = 0, arg("checksum") = false,
+          "write", mover(true), arg("segment"), arg("local"), arg("remote"), arg("sizes"),
+          nb::kw_only(), arg("timeout") = none, arg("notify") = none, arg("priority") = 0,
+          arg("checksum") = false,
           "Copies local memory there; returns when all of it has landed. notify: (name, message) "
           "for the peer, after that. priority: 0 somebody waits, 1 prefetch, 2 migration. checksum: "
           "the peer compares the sums of the bytes that landed.")
-      .def(
-          "read",
-          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
-             const Numbers& sizes, const Seconds& timeout, const Note& notify,
-             std::uint32_t priority, bool checksum) {
-            self.with_requests(false, segment, local, remote, sizes, timeout, notify, priority,
-                               checksum,
-                               [](auto* engine, auto* requests, auto count, auto& options) {
-                                 return mc_transfer_run(engine, requests, count, &options);
-                               });
-          },
-          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
-          arg("timeout") = none, arg("notify") = none, arg("priority") = 0, arg("checksum") = false,
-          "Copies from there to local memory.")
+      .def("read", mover(false), arg("segment"), arg("local"), arg("remote"), arg("sizes"),
+           nb::kw_only(), arg("timeout") = none, arg("notify") = none, arg("priority") = 0,
+           arg("checksum") = false, "Copies from there to local memory.")
       .def(
           "submit",
           [](Engine& self, bool write, std::uint64_t segment, const Numbers& local,

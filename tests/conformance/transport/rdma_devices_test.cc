@@ -20,8 +20,8 @@ TEST_F(RdmaDevicesTest, PeersWriteOnlyRegionsRegisteredForWriting) {
 }
 
 TEST_F(RdmaDevicesTest, LargeRegionsAreRegisteredInChunksAndReadAcrossTheirBorders) {
-  constexpr std::uint64_t kGiB = 1u << 30;
-  constexpr std::uint64_t kSize = 3 * kGiB + 4096;
+  constexpr std::uint64_t kChunk = 1u << kUsualChunkShift;
+  constexpr std::uint64_t kSize = 3 * kChunk + 4096;
   void* data = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(data, MAP_FAILED);
@@ -31,10 +31,10 @@ TEST_F(RdmaDevicesTest, LargeRegionsAreRegisteredInChunksAndReadAcrossTheirBorde
   EXPECT_EQ(fabric_.registrations() - before, 2 * 4u);
   remote_ = import(region);
   const Memory mark = pattern(200'000, 5);
-  std::memcpy(bytes + kGiB - 100'001, mark.data(), mark.size());
+  std::memcpy(bytes + kChunk - 100'001, mark.data(), mark.size());
   Memory to(mark.size());
   const Piece piece{to.data(), to.size(), kNoRegion};
-  EXPECT_EQ(run(read(kGiB - 100'001, piece)), Outcome::kDone);
+  EXPECT_EQ(run(read(kChunk - 100'001, piece)), Outcome::kDone);
   EXPECT_EQ(to, mark);
   EXPECT_TRUE(wait_for([&] { return pair_->b().close_region(region); }));
   EXPECT_EQ(fabric_.registrations(), before);
