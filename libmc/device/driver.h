@@ -57,7 +57,7 @@ class Driver {
                         reinterpret_cast<const std::byte*>(&calls_);
     return failed(static_cast<std::size_t>(offset), error);
   }
-  // The functions, for callers to whom an error of the driver is an answer.
+  // The functions, for callers that read an error as an answer.
   const Calls& calls() const { return calls_; }
 
   // The device's primary context. Errors: MC_DEVICE_FAILED.

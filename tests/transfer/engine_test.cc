@@ -33,8 +33,8 @@ enum class Way { kTcp, kFabric, kSameHost, kMapped };
 class TransferEngine : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    if (by_fabric() && !transport::fabric::load_libfabric()) {
-      GTEST_SKIP() << "no libfabric on this host";
+    if (const auto library = transport::fabric::load_libfabric(); by_fabric() && !library) {
+      GTEST_SKIP() << library.error().to_string();
     }
     if (mapped()) ::setenv("MC_TEST_SHARED", "1", 1);
     if (by_fabric()) ::setenv("MC_TEST_FABRIC", kProvider, 1);

@@ -55,7 +55,7 @@ class Engine final : private LoopSink {
   std::uint64_t default_timeout_ns() const { return options_.timeout_ns; }
   bool inherited_by_fork() const;
   void fill(mc_transfer_info* info);
-  // For people: devices, rails to each peer, and the causes of what is missing.
+  // For people: devices, rails to each peer, and why devices or rails are missing.
   std::string describe();
 
   Status register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights,

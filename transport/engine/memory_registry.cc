@@ -8,6 +8,18 @@
 
 namespace mc::transfer {
 
+Result<RegionText> register_own(transport::Transport& transport,
+                                const transport::RegionSpec& spec) {
+  const auto region = transport.register_region(spec);
+  if (!region) return fail(region.error());
+  const auto text = transport.describe(*region);
+  if (!text) return fail(text.error());
+  RegionText own;
+  if (text->size() != own.size()) return fail(MC_INTERNAL, "a region's description has 24 bytes");
+  std::memcpy(own.data(), text->data(), own.size());
+  return own;
+}
+
 Status MemoryRegistry::start(transport::Transport& transport, EngineDescriptor* own) {
   transport_ = &transport;
   directory_ = std::make_unique<DirectoryWriter>(own->nonce);
@@ -15,12 +27,9 @@ Status MemoryRegistry::start(transport::Transport& transport, EngineDescriptor* 
   spec.data = directory_->data();
   spec.size_bytes = kMaxDirectoryBytes;
   spec.rights = transport::kRemoteRead;
-  const auto region = transport.register_region(spec);
-  if (!region) return region.error();
-  const auto text = transport.describe(*region);
+  const auto text = register_own(transport, spec);
   if (!text) return text.error();
-  if (text->size() != kRegionTextBytes) return {MC_INTERNAL, "a region's description has 24 bytes"};
-  std::memcpy(own->directory.data(), text->data(), kRegionTextBytes);
+  own->directory = *text;
   own->directory_bytes = kMaxDirectoryBytes;
   own->directory_address = reinterpret_cast<std::uint64_t>(directory_->data());
   return {};

@@ -20,6 +20,9 @@
 
 namespace mc::transfer {
 
+// Registers memory of the engine's own and returns the region's description. Errors: the transport's.
+Result<RegionText> register_own(transport::Transport& transport, const transport::RegionSpec& spec);
+
 class MemoryRegistry {
  public:
   struct Registration {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/engine/verifier.h"
 
-#include <cstring>
-
 #include "libmc/base/checksum.h"
 
 namespace mc::transfer {
@@ -16,12 +14,9 @@ Status Verifier::start(transport::Transport& transport, EngineDescriptor* own) {
   spec.rights = transport::kRemoteWrite;
   spec.guard = this;
   spec.two_sided_only = true;
-  const auto region = transport.register_region(spec);
-  if (!region) return region.error();
-  const auto text = transport.describe(*region);
+  const auto text = register_own(transport, spec);
   if (!text) return text.error();
-  if (text->size() != kRegionTextBytes) return {MC_INTERNAL, "a region's description has 24 bytes"};
-  std::memcpy(own->checks.data(), text->data(), kRegionTextBytes);
+  own->checks = *text;
   return {};
 }
 

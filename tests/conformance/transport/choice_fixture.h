@@ -130,4 +130,26 @@ class ChoiceTest : public ::testing::Test {
   std::vector<Event> at_b_;
 };
 
+// RDMA devices of a fabric in this process: a0 and a1, b0 and b1.
+class ChoiceRdmaTest : public ChoiceTest {
+ protected:
+  ChoiceRdmaTest() {
+    for (const std::uint8_t subnet : {std::uint8_t{0}, std::uint8_t{1}}) {
+      fabric_.add({.name = "a" + std::to_string(subnet), .subnet = subnet, .host = 1});
+      fabric_.add({.name = "b" + std::to_string(subnet), .subnet = subnet, .host = 2});
+    }
+  }
+  // The nodes use the devices of the fabric.
+  ~ChoiceRdmaTest() override {
+    a_.reset();
+    b_.reset();
+  }
+  void start_both() {
+    start_a(by_rdma({"a0", "a1"}));
+    start_b(by_rdma({"b0", "b1"}));
+  }
+
+  VerbsFabric fabric_;
+};
+
 }  // namespace mc::transport::testing

@@ -6,29 +6,10 @@
 namespace mc::transport::testing {
 namespace {
 
-class ChoiceTransportTest : public ChoiceTest {
- protected:
-  ChoiceTransportTest() {
-    for (const std::uint8_t subnet : {std::uint8_t{0}, std::uint8_t{1}}) {
-      fabric_.add({.name = "a" + std::to_string(subnet), .subnet = subnet, .host = 1});
-      fabric_.add({.name = "b" + std::to_string(subnet), .subnet = subnet, .host = 2});
-    }
-  }
-  // The nodes use the devices of the fabric.
-  ~ChoiceTransportTest() override {
-    a_.reset();
-    b_.reset();
-  }
-  void start() {
-    start_a(by_rdma({"a0", "a1"}));
-    start_b(by_rdma({"b0", "b1"}));
-  }
-
-  VerbsFabric fabric_;
-};
+using ChoiceTransportTest = ChoiceRdmaTest;
 
 TEST_F(ChoiceTransportTest, TcpCarriesReadsUntilRdmaLanesAreUpThenRdmaCarriesLargeReads) {
-  start();
+  start_both();
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u) << "nothing waits for queue pairs";
   ASSERT_TRUE(takes_one_sided());
@@ -56,7 +37,7 @@ TEST_F(ChoiceTransportTest, TcpReadsAPeerThatDoesNotOfferRdma) {
 }
 
 TEST_F(ChoiceTransportTest, BytesOfAnotherGenerationAreStaleThoughRdmaBringsThem) {
-  start();
+  start_both();
   ASSERT_TRUE(takes_one_sided());
   guard_.generation = 2;
   const std::uint64_t before = one_sided();
@@ -67,7 +48,7 @@ TEST_F(ChoiceTransportTest, BytesOfAnotherGenerationAreStaleThoughRdmaBringsThem
 }
 
 TEST_F(ChoiceTransportTest, TcpRepeatsAReadWhoseRailsAllFailAndRdmaReturnsLater) {
-  start();
+  start_both();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();
   const OperationId id = submit(0, kRegionBytes);
@@ -87,7 +68,7 @@ TEST_F(ChoiceTransportTest, TcpRepeatsAReadWhoseRailsAllFailAndRdmaReturnsLater)
 }
 
 TEST_F(ChoiceTransportTest, KeysThatNoLongerHoldCostOneRepetition) {
-  start();
+  start_both();
   ASSERT_TRUE(takes_one_sided());
   // The same name stands for other memory now, as after a change that the peer does not know yet.
   fabric_.fail_with(IBV_WC_REM_ACCESS_ERR);
@@ -98,7 +79,7 @@ TEST_F(ChoiceTransportTest, KeysThatNoLongerHoldCostOneRepetition) {
 }
 
 TEST_F(ChoiceTransportTest, RdmaReadsTheBackedPartsOfASparseRegion) {
-  start();
+  start_both();
   ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   const std::size_t before = fabric_.registrations();
   share(b(), true);
@@ -132,7 +113,7 @@ TEST_F(ChoiceTransportTest, RdmaReadsTheBackedPartsOfASparseRegion) {
 }
 
 TEST_F(ChoiceTransportTest, TcpReadsAPoolThatCannotBeRegisteredAndReportsTheCause) {
-  start();
+  start_both();
   ASSERT_TRUE(wait_for([&] { return b().close_region(region_); }));
   share(b(), true);
   fabric_.device("b1").lockable_bytes = 0;
@@ -145,7 +126,7 @@ TEST_F(ChoiceTransportTest, TcpReadsAPoolThatCannotBeRegisteredAndReportsTheCaus
 }
 
 TEST_F(ChoiceTransportTest, ClosingThePeerEndsItsOperations) {
-  start();
+  start_both();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();
   fabric_.hold(true);
@@ -160,7 +141,7 @@ TEST_F(ChoiceTransportTest, ClosingThePeerEndsItsOperations) {
 }
 
 TEST_F(ChoiceTransportTest, ACancelledReadEndsOnceWithEitherTransport) {
-  start();
+  start_both();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();
   fabric_.hold(true);

@@ -7,25 +7,15 @@
 namespace mc::transport::testing {
 namespace {
 
-class ChoiceUnguardedTest : public ChoiceTest {
+class ChoiceUnguardedTest : public ChoiceRdmaTest {
  protected:
   ChoiceUnguardedTest() {
-    for (const std::uint8_t subnet : {std::uint8_t{0}, std::uint8_t{1}}) {
-      fabric_.add({.name = "a" + std::to_string(subnet), .subnet = subnet, .host = 1});
-      fabric_.add({.name = "b" + std::to_string(subnet), .subnet = subnet, .host = 2});
-    }
     direct_bytes_ = 1;
     guarded_ = false;
     rights_ = kRemoteRead | kRemoteWrite;
   }
-  // The nodes use the devices of the fabric.
-  ~ChoiceUnguardedTest() override {
-    a_.reset();
-    b_.reset();
-  }
   void start() {
-    start_a(by_rdma({"a0", "a1"}));
-    start_b(by_rdma({"b0", "b1"}));
+    start_both();
     ASSERT_TRUE(takes_one_sided());
   }
   OperationId submit_write(const Piece& piece) {
@@ -44,8 +34,6 @@ class ChoiceUnguardedTest : public ChoiceTest {
     EXPECT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
     return event_of(id) == nullptr ? Outcome::kBusy : event_of(id)->outcome;
   }
-
-  VerbsFabric fabric_;
 };
 
 TEST_F(ChoiceUnguardedTest, ReadsOfEverySizeGoDirectlyWithoutAProbe) {
@@ -61,8 +49,7 @@ TEST_F(ChoiceUnguardedTest, ReadsOfEverySizeGoDirectlyWithoutAProbe) {
 }
 
 TEST_F(ChoiceUnguardedTest, TheOperationAfterTheFirstGoesDirectly) {
-  start_a(by_rdma({"a0", "a1"}));
-  start_b(by_rdma({"b0", "b1"}));
+  start_both();
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u);
   const auto has_lane = [this] {
