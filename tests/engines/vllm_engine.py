@@ -13,10 +13,10 @@ import time
 from pool_agent import HERE, Failed
 
 sys.path.append(str(HERE.parent / "python"))
-from machine import free_port  # noqa: E402, F401 (the proofs import this name from here)
+from machine import TIME_SCALE, free_port  # noqa: E402, F401 (the proofs import free_port from here)
 
-START_LIMIT_S = 400
-REQUEST_LIMIT_S = 120
+START_LIMIT_S = 400 * TIME_SCALE
+REQUEST_LIMIT_S = 120 * TIME_SCALE
 BLOCK = 32
 
 
@@ -103,7 +103,7 @@ def make_model(options, work, environment, *shape):
     """The directory of a tiny model, made on the spot. shape: flags of tiny_model.py."""
     model = f"{work}/model"
     subprocess.run([options.python, str(HERE / "tiny_model.py"), model, "--weights", *shape],
-                   check=True, env=environment, timeout=120, capture_output=True)
+                   check=True, env=environment, timeout=REQUEST_LIMIT_S, capture_output=True)
     return model
 
 

@@ -28,7 +28,7 @@ struct FabricOptions {
   // Limit of bytes that each domain asks of all peers together.
   std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
   // The endpoints of a peer without operations for so long are closed until the next operation.
-  std::uint64_t idle_close_ns = 60'000'000'000;
+  std::uint64_t idle_close_ns = 600'000'000'000;
 };
 
 }  // namespace mc::transport::fabric

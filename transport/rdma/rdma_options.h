@@ -35,7 +35,7 @@ struct RdmaOptions {
   // Limit of bytes that each device asks of all peers together, for large operations.
   std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
   // The queue pairs of a peer without operations for so long are closed until the next operation.
-  std::uint64_t idle_close_ns = 60'000'000'000;
+  std::uint64_t idle_close_ns = 600'000'000'000;
   // Bits of the local devices that are near to the memory at data. Large reads and writes use these
   // devices first. Empty: all devices are near.
   std::function<std::uint64_t(const std::byte* data, std::span<const std::string> devices)> near;
