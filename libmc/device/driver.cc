@@ -20,6 +20,10 @@ constexpr Vendor::Name kCudaNames[] = {
     {offsetof(Calls, copy_to_host), "cuMemcpyDtoH_v2"},
     {offsetof(Calls, copy_to_device), "cuMemcpyHtoD_v2"},
     {offsetof(Calls, stream_synchronize), "cuStreamSynchronize"},
+    {offsetof(Calls, module_load_data), "cuModuleLoadData"},
+    {offsetof(Calls, module_unload), "cuModuleUnload"},
+    {offsetof(Calls, module_get_function), "cuModuleGetFunction"},
+    {offsetof(Calls, launch_kernel), "cuLaunchKernel"},
 };
 static_assert(std::size(kCudaNames) * sizeof(void*) == sizeof(Calls));
 

@@ -29,6 +29,12 @@ struct Calls {
   int (*copy_to_host)(void* host, std::uint64_t device, std::size_t bytes);
   int (*copy_to_device)(std::uint64_t device, const void* host, std::size_t bytes);
   int (*stream_synchronize)(void* stream);
+  int (*module_load_data)(void** module, const void* image);
+  int (*module_unload)(void* module);
+  int (*module_get_function)(void** function, void* module, const char* name);
+  int (*launch_kernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                       void* stream, void** parameters, void** extra);
 };
 
 struct Vendor {

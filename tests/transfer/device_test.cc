@@ -9,22 +9,15 @@
 #include <cstring>
 #include <thread>
 
+#include "device/driver_library.h"
 #include "mc/transfer.h"
 #include "patience.h"
-#include "transfer/device/fake_cuda.h"
 #include "transport/engine/local/staging.h"
 
 namespace mc::transfer::testing {
 namespace {
 
 constexpr std::size_t kBytes = 9 << 20;
-
-const FakeCuda& load_driver() {
-  void* const library = ::dlopen(MC_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr) << ::dlerror();
-  const auto get = reinterpret_cast<const FakeCuda* (*)()>(::dlsym(library, "fake_cuda"));
-  return *get();
-}
 
 void fill(std::byte* at, std::size_t bytes, unsigned seed) {
   for (std::size_t i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
@@ -88,7 +81,7 @@ class DeviceTransfer : public ::testing::TestWithParam<bool> {
     return mc_transfer_run(asker_.engine, &request, 1, nullptr);
   }
 
-  const FakeCuda& cuda_ = load_driver();
+  const FakeDriver& cuda_ = mc::device::testing::fake();
   std::vector<std::unique_ptr<std::byte[]>> memory_;
   Owned owner_{GetParam()};
   Owned asker_{GetParam()};
@@ -166,16 +159,16 @@ TEST_P(DeviceTransfer, ADriverErrorFailsOnlyItsRequest) {
   const Place host = place(false);
   fill(host.bytes, kBytes, 1);
   ASSERT_EQ(share(device), MC_OK);
-  cuda_.fail_after(0);
+  cuda_.fail("cuMemcpy", 0, 700);
   EXPECT_EQ(run(MC_TRANSFER_PUT, host, 0, device, 0, 5000), MC_UNSUPPORTED);
   EXPECT_EQ(run(MC_TRANSFER_GET, host, 0, device, 0, 5000), MC_UNSUPPORTED);
   EXPECT_NE(std::string(mc_transfer_last_error()).find("driver"), std::string::npos);
   EXPECT_EQ(run(MC_TRANSFER_PUT, device, 0, device, 0, 5000), MC_DEVICE_FAILED);
   EXPECT_NE(std::string(mc_transfer_last_error()).find("CUDA_ERROR_ILLEGAL_ADDRESS"),
             std::string::npos);
-  cuda_.fail_after(1);  // the owner's copy succeeds, the requester's copy fails
+  cuda_.fail("cuMemcpy", 1, 700);  // the owner's copy succeeds, the requester's copy fails
   EXPECT_EQ(run(MC_TRANSFER_GET, device, 0, device, 8 << 10, 5000), MC_DEVICE_FAILED);
-  cuda_.fail_after(-1);
+  cuda_.fail(nullptr, 0, 0);
   ASSERT_EQ(run(MC_TRANSFER_PUT, host, 0, device, 0, 5000), MC_OK) << mc_transfer_last_error();
   EXPECT_EQ(std::memcmp(device.bytes, host.bytes, 5000), 0);
 }
@@ -209,10 +202,10 @@ TEST_P(DeviceTransfer, ManagedMemoryCountsAsHostMemory) {
   fill(managed.bytes, 8192, 9);
   ASSERT_EQ(share(managed, 8192), MC_OK);
   const Place host = place(false);
-  const int before = cuda_.copies();
+  const std::uint64_t before = cuda_.calls("cuMemcpy");
   ASSERT_EQ(run(MC_TRANSFER_GET, host, 0, managed, 0, 8192), MC_OK);
   EXPECT_EQ(std::memcmp(host.bytes, managed.bytes, 8192), 0);
-  EXPECT_EQ(cuda_.copies(), before);
+  EXPECT_EQ(cuda_.calls("cuMemcpy"), before);
 }
 
 TEST_P(DeviceTransfer, UnregisteringLocalMemoryEndsTheRequestsThatNameIt) {
@@ -242,7 +235,7 @@ TEST(DeviceMemory, TheDriverIsFoundWhereTheHostHasOneAndNowhereElse) {
 }
 
 TEST(DeviceMemory, AWriteThatBreaksOffLeavesTheDeviceAsItWas) {
-  const FakeCuda& cuda = load_driver();
+  const FakeDriver& cuda = mc::device::testing::fake();
   const device::Driver* const driver = device::Driver::find();
   ASSERT_NE(driver, nullptr);
   auto* const address = static_cast<std::byte*>(cuda.allocate(65536, 0, false));

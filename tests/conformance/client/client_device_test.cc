@@ -2,25 +2,17 @@
 //
 // Puts from and gets into device memory. The driver is a fake; a direct access to its device memory
 // ends the process. No GPU takes part.
-#include <dlfcn.h>
-
 #include <cstring>
 
 #include "conformance/client/agent_fixture.h"
-#include "transfer/device/fake_cuda.h"
+#include "device/driver_library.h"
 
 namespace mc::conformance {
 namespace {
 
-const FakeCuda& load_driver() {
-  void* const library = ::dlopen(MC_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr) << ::dlerror();
-  return *reinterpret_cast<const FakeCuda* (*)()>(::dlsym(library, "fake_cuda"))();
-}
-
 class Device : public ClientTest {
  protected:
-  ~Device() override { cuda_.fail_after(-1); }
+  ~Device() override { cuda_.fail(nullptr, 0, 0); }
 
   // Allocates device memory with the text.
   void* on_device(const std::string& text, int device = 1) {
@@ -40,7 +32,7 @@ class Device : public ClientTest {
     return mc_get(client, slice(key), address, size, &length);
   }
 
-  const FakeCuda& cuda_ = load_driver();
+  const FakeDriver& cuda_ = mc::device::testing::fake();
 };
 MC_EVERYWHERE(Device);
 
@@ -64,11 +56,11 @@ TEST_P(Device, ValuesComeFromDevicesAndGoThere) {
   ASSERT_EQ(put(client, "host", content("host", 70000)), MC_OK);
   EXPECT_TRUE(get(client, "host") == content("host", 70000));
   void* const managed = cuda_.allocate(5000, 1, true);
-  const int copies = cuda_.copies();
+  const std::uint64_t copies = cuda_.calls("cuMemcpy");
   std::memcpy(managed, content("managed", 5000).data(), 5000);
   ASSERT_EQ(put_from(client, "managed", managed, 5000), MC_OK);
   EXPECT_TRUE(get(client, "managed") == content("managed", 5000));
-  EXPECT_EQ(cuda_.copies(), copies);
+  EXPECT_EQ(cuda_.calls("cuMemcpy"), copies);
 }
 
 TEST_P(Device, PiecesAndRangesMayBeOfEitherMemory) {
@@ -125,7 +117,7 @@ TEST_P(Device, GroupsAndAsynchronousPutsAcceptDeviceMemory) {
   EXPECT_EQ(one(), MC_OK);
   EXPECT_TRUE(text_at(back, value.size()) == value);
 
-  cuda_.fail_after(0);
+  cuda_.fail("cuMemcpy", 0, 700);
   const std::string refused = "refused";
   const mc_put_item bad{slice(refused), &piece, 1, {nullptr, 0}, MC_INTERNAL};
   ASSERT_EQ(mc_put_async(client, cq, &bad, 1, nullptr, 3, nullptr), MC_OK);
@@ -153,7 +145,7 @@ TEST_P(Device, ARefusedCopyStoresNothingAndHoldsNothing) {
   mc_client* client = open();
   const std::string value = content("value", kMiB);
   void* const device = on_device(value);
-  cuda_.fail_after(0);
+  cuda_.fail("cuMemcpy", 0, 700);
   // More puts than the pool and the staging hold together: refused puts give their memory back.
   for (int i = 0; i < 200; ++i) {
     const std::string key = "refused." + std::to_string(i);
@@ -161,13 +153,13 @@ TEST_P(Device, ARefusedCopyStoresNothingAndHoldsNothing) {
     EXPECT_NE(std::string(mc_last_error()).find("cuMemcpyDtoH"), std::string::npos);
     ASSERT_EQ(exists(client, key), MC_NOT_FOUND);
   }
-  cuda_.fail_after(-1);
+  cuda_.fail(nullptr, 0, 0);
   ASSERT_EQ(put_from(client, "kept", device, value.size()), MC_OK) << mc_last_error();
-  cuda_.fail_after(0);
+  cuda_.fail("cuMemcpy", 0, 700);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(get_into(client, "kept", device, value.size()), MC_DEVICE_FAILED);
   }
-  cuda_.fail_after(-1);
+  cuda_.fail(nullptr, 0, 0);
   EXPECT_EQ(get_into(client, "kept", device, value.size()), MC_OK);
   EXPECT_TRUE(text_at(device, value.size()) == value);
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT,

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Another process that uses the device, as an engine does. Reads commands, one per line:
+//
+//   alloc BYTES                answers with an address
+//   free ADDRESS
+//   fill ADDRESS BYTES VALUE   each byte gets the value
+//   read ADDRESS               answers with a byte
+//   share ADDRESS              answers with a handle in hexadecimal
+//   open HANDLE                answers with an address
+//   close ADDRESS
+//   event                      makes an event; answers with its handle
+//   record                     the event is complete after "finish"
+//   finish
+//   charged                    answers with the bytes that the driver charges to this process
+//
+// Other answers are "ok", or "error N" with the driver's error.
+#include <sys/prctl.h>
+
+#include <csignal>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "device/driver_library.h"
+
+namespace {
+
+using mc::device::testing::fake;
+
+std::string hexadecimal(const CUipcHandle& handle) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : handle.bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+CUipcHandle handle_of(const std::string& text) {
+  CUipcHandle handle{};
+  for (std::size_t i = 0; i < sizeof handle.bytes && 2 * i + 1 < text.size(); ++i) {
+    handle.bytes[i] =
+        static_cast<unsigned char>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+  return handle;
+}
+
+std::string result(int error, const std::string& answer = "ok") {
+  return error == 0 ? answer : "error " + std::to_string(error);
+}
+
+class Peer {
+ public:
+  Peer() {
+    void* context = nullptr;
+    if (CU(cuInit)(0) != 0 || CU(cuDevicePrimaryCtxRetain)(&context, 0) != 0 ||
+        CU(cuCtxPushCurrent_v2)(context) != 0 || CU(cuStreamCreate)(&stream_, 1) != 0) {
+      std::abort();
+    }
+  }
+
+  std::string answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string command;
+    std::string first;
+    words >> command >> first;
+    const std::uint64_t number = std::strtoull(first.c_str(), nullptr, 0);
+    CUdeviceptr address = 0;
+    CUipcHandle handle{};
+    if (command == "alloc") {
+      const int error = CU(cuMemAlloc_v2)(&address, number);
+      return result(error, std::to_string(address));
+    }
+    if (command == "free") return result(CU(cuMemFree_v2)(number));
+    if (command == "share") {
+      const int error = CU(cuIpcGetMemHandle)(&handle, number);
+      return result(error, hexadecimal(handle));
+    }
+    if (command == "open") {
+      const int error = CU(cuIpcOpenMemHandle_v2)(&address, handle_of(first), 1);
+      return result(error, std::to_string(address));
+    }
+    if (command == "close") return result(CU(cuIpcCloseMemHandle)(number));
+    if (command == "charged") return std::to_string(fake().charged());
+    if (command == "event") {
+      int error = CU(cuEventCreate)(&event_, 6);
+      if (error == 0) error = CU(cuIpcGetEventHandle)(&handle, event_);
+      return result(error, hexadecimal(handle));
+    }
+    if (command == "record") return result(record());
+    if (command == "finish") {
+      busy_ = false;
+      return "ok";
+    }
+    return fill_or_read(command, number, words);
+  }
+
+ private:
+  std::string fill_or_read(const std::string& command, std::uint64_t address,
+                           std::istringstream& words) {
+    if (command == "read") {
+      unsigned char byte = 0;
+      const int error = CU(cuMemcpyDtoH_v2)(&byte, address, 1);
+      return result(error, std::to_string(byte));
+    }
+    std::size_t bytes = 0;
+    int value = 0;
+    words >> bytes >> value;
+    const std::vector<char> source(bytes, static_cast<char>(value));
+    int error = CU(cuMemcpyHtoD_v2)(address, source.data(), bytes);
+    if (error == 0) error = CU(cuStreamSynchronize)(nullptr);
+    return result(error);
+  }
+
+  // The event is complete after "finish".
+  int record() {
+    busy_ = true;
+    const auto wait = [](void* busy) {
+      while (*static_cast<volatile bool*>(busy)) {
+      }
+    };
+    const int error = CU(cuLaunchHostFunc)(stream_, wait, &busy_);
+    return error != 0 ? error : CU(cuEventRecord)(event_, stream_);
+  }
+
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  bool busy_ = false;
+};
+
+}  // namespace
+
+int main() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Peer peer;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << peer.answer(line) << std::endl;
+  }
+  return 0;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/signatures.h"
+
+#include <gtest/gtest.h>
+
+#include "device/fake/abi.h"
+#include "libmc/device/driver.h"
+
+namespace mc::device::testing {
+
+Signatures fake_signatures() {
+  return {
+#include "device/driver_functions.inc"
+  };
+}
+
+namespace {
+
+TEST(FakeDriverSignatures, AreThoseOfCudasHeader) {
+  const Signatures wanted = cuda_signatures();
+  if (wanted.empty()) GTEST_SKIP() << "this machine has no cuda.h";
+  for (const auto& [name, signature] : fake_signatures()) {
+    EXPECT_EQ(signature, wanted.at(name)) << name;
+  }
+}
+
+template <typename Member>
+std::string text_of(Member Calls::*) {
+  return Signature<Member>::text();
+}
+
+TEST(Driver, TheTableHasTheSignaturesOfTheFunctions) {
+  const Signatures of = fake_signatures();
+  EXPECT_EQ(text_of(&Calls::get_error_name), of.at("cuGetErrorName"));
+  EXPECT_EQ(text_of(&Calls::pointer_get_attribute), of.at("cuPointerGetAttribute"));
+  EXPECT_EQ(text_of(&Calls::get_address_range), of.at("cuMemGetAddressRange_v2"));
+  EXPECT_EQ(text_of(&Calls::primary_context_retain), of.at("cuDevicePrimaryCtxRetain"));
+  EXPECT_EQ(text_of(&Calls::context_push), of.at("cuCtxPushCurrent_v2"));
+  EXPECT_EQ(text_of(&Calls::context_pop), of.at("cuCtxPopCurrent_v2"));
+  EXPECT_EQ(text_of(&Calls::copy_to_host), of.at("cuMemcpyDtoH_v2"));
+  EXPECT_EQ(text_of(&Calls::copy_to_device), of.at("cuMemcpyHtoD_v2"));
+  EXPECT_EQ(text_of(&Calls::stream_synchronize), of.at("cuStreamSynchronize"));
+  EXPECT_EQ(text_of(&Calls::module_load_data), of.at("cuModuleLoadData"));
+  EXPECT_EQ(text_of(&Calls::module_unload), of.at("cuModuleUnload"));
+  EXPECT_EQ(text_of(&Calls::module_get_function), of.at("cuModuleGetFunction"));
+  EXPECT_EQ(text_of(&Calls::launch_kernel), of.at("cuLaunchKernel"));
+}
+
+}  // namespace
+}  // namespace mc::device::testing
