@@ -2,7 +2,7 @@
 //
 // A helper program of a test, which reads a command per line and answers each with a line.
 // Threads: the test's thread.
-// Owns: the process; the destructor ends it.
+// Owns: the process; the destructor ends the process.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace mc {
 
 class LineProcess {
  public:
-  // words: the program's path and its arguments. Throws if the program cannot be started.
+  // words: the path of the program, and the arguments. Throws if the program cannot be started.
   explicit LineProcess(std::vector<std::string> words);
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;

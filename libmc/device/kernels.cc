@@ -34,9 +34,10 @@ std::span<const std::byte> kernel_image() {
 Result<std::unique_ptr<Kernels>> Kernels::load(const Driver& driver, int device,
                                                std::span<const std::byte> image) {
   if (image.empty()) {
-    return fail(MC_UNSUPPORTED,
-                "this build of mc has no kernels for devices, because nvcc was missing; build mc "
-                "with the CUDA toolkit, or set -DMC_NVCC=PATH");
+    return fail(
+        MC_UNSUPPORTED,
+        "this build of mc has no kernels for devices, because nvcc was missing or failed; build mc "
+        "with the CUDA toolkit, or set -DMC_NVCC=PATH");
   }
   const Current current(driver, device);
   if (!current.status().ok()) return fail(current.status());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device code of mc (kernels/kernels.cu), as loaded into a device's primary context: copies of
-//   many pieces by one call, and checksums of device memory.
+//   many pieces by a single call, and checksums of device memory.
 //
 //   kernels.cu ──nvcc──► an image in this library ──the driver──► functions of a device
 //

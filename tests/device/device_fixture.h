@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests on a device: the fake driver, or a real one (driver_library.h).
+// Tests on a device: the fake driver, or a real driver (driver_library.h).
 #pragma once
 
 #include <gtest/gtest.h>

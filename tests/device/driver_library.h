@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver that tests load: the fake, or with MC_TEST_GPU in the environment the host's.
+// The driver that tests load: the fake driver. With MC_TEST_GPU in the environment: the driver of the host.
 #pragma once
 
 #include <dlfcn.h>

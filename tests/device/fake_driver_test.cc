@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules that the fake driver enforces: what a real driver leaves undefined ends the process here.
+// The rules that the fake driver enforces. Results that a real driver leaves undefined end the process here.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device memory and events of another process, by the fake driver: the promises of an import, and its
-// state after the owner's death.
+// Device memory and events of another process, by the fake driver: the promises of an import, and
+// imports after the owner's death.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "device/device_fixture.h"
 #include "line_process.h"
@@ -163,7 +165,7 @@ TEST_F(SharedDevices, AStreamWaitsForAnotherProcesssEvent) {
   EXPECT_EQ(CU(cuEventDestroy_v2)(event), 0);
 }
 
-TEST_F(SharedDevicesDeathTest, AStreamThatWaitsForADeadProcessNeverEnds) {
+TEST_F(SharedDevicesDeathTest, AStreamThatWaitsForADeadProcessNeverEndsAndHoldsUpAFree) {
   // In a process of its own: only the end of the process ends the wait.
   EXPECT_EXIT(
       {
@@ -172,8 +174,17 @@ TEST_F(SharedDevicesDeathTest, AStreamThatWaitsForADeadProcessNeverEnds) {
         if (opened != 0 || peer_->tell("record") != "ok") ::_exit(1);
         if (CU(cuStreamWaitEvent)(stream_, event, 0) != 0) ::_exit(2);
         peer_->kill();
+        const CUdeviceptr memory = allocate(100);
+        std::atomic<bool> freed{false};
+        std::thread([&] {
+          static_cast<void>(CU(cuCtxPushCurrent_v2)(context_));
+          static_cast<void>(CU(cuMemFree_v2)(memory));
+          freed = true;
+        }).detach();
+        if (!until([] { return fake().calls("cuMemFree_v2") > 0; })) ::_exit(5);
         ::usleep(100'000);
-        ::_exit(CU(cuStreamQuery)(stream_) == 600 && CU(cuEventQuery)(event) == 600 ? 0 : 3);
+        if (CU(cuStreamQuery)(stream_) != 600 || CU(cuEventQuery)(event) != 600) ::_exit(3);
+        ::_exit(freed ? 4 : 0);
       },
       ::testing::ExitedWithCode(0), "");
 }
@@ -184,7 +195,7 @@ TEST_F(SharedDevices, UuidsTellWhichDevicesAreTheSame) {
   ASSERT_EQ(CU(cuDeviceGetUuid_v2)(&first, 0), 0);
   ASSERT_EQ(CU(cuDeviceGetUuid_v2)(&second, 1), 0);
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
-  // The numbers are not the same in the other process: its first device is this process's second.
+  // The first device of the other process is the second device of this process.
   const CUdeviceptr address = open(shared_by_peer(tell("alloc 2097152")));
   int ordinal = -1;
   ASSERT_EQ(CU(cuPointerGetAttribute)(&ordinal, 9, address), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The signatures of the driver's functions as a declaration gives them: the fake's (fake/abi.h), or
-//   those of CUDA's header, where a toolkit is installed.
+// The signatures of the driver's functions as a declaration gives them: of the fake driver (fake/abi.h),
+//   or of CUDA's header, where a toolkit is installed.
 #pragma once
 
 #include <map>

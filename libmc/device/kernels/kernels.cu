@@ -9,7 +9,7 @@ namespace mc::device {
 
 __device__ inline uint64_t thread_of_block() { return threadIdx.x; }
 
-// One block copies the piece. Whole words where both addresses allow them.
+// A block copies the piece: whole words, where both addresses are multiples of the word.
 __device__ inline void copy_piece(const CopiedPiece& piece) {
   uint64_t done = 0;
   if ((piece.to | piece.from) % sizeof(ulonglong2) == 0) {
@@ -39,7 +39,7 @@ constexpr uint64_t kPolynomial = 0xC96C5795D7870F42;
 constexpr uint64_t kOne = uint64_t{1} << 63;
 constexpr uint64_t kSliceBytes = 4096;
 
-// One bit further: times x.
+// The value times x.
 __host__ __device__ constexpr uint64_t shifted(uint64_t value) {
   return (value >> 1) ^ ((value & 1) != 0 ? kPolynomial : 0);
 }
@@ -89,13 +89,13 @@ __global__ void mc_copy_pieces(const mc::device::CopiedPiece* pieces, uint32_t c
   for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) mc::device::copy_piece(pieces[i]);
 }
 
-// Adds each piece to its checksum. A thread reads a slice.
+// Adds each piece to the checksum that the piece names. A thread reads a slice.
 __global__ void mc_checksum_pieces(const mc::device::SummedPiece* pieces, uint32_t count) {
   using namespace mc::device;
   for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
     const SummedPiece piece = pieces[i];
     const unsigned char* const from = reinterpret_cast<const unsigned char*>(piece.from);
-    // An empty piece has its start, too.
+    // An empty piece has a start, too.
     for (uint64_t begin = threadIdx.x * kSliceBytes; begin == 0 || begin < piece.bytes;
          begin += blockDim.x * kSliceBytes) {
       const uint64_t left = piece.bytes - begin;

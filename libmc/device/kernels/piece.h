@@ -15,7 +15,7 @@ struct CopiedPiece {
   uint64_t bytes;
 };
 
-// A part of the bytes that one checksum (libmc/base/checksum.h) covers.
+// A part of the bytes that a checksum (libmc/base/checksum.h) covers.
 struct SummedPiece {
   uint64_t from;
   uint64_t bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions, structs and numbers of the CUDA driver API that the fake driver offers, as in cuda.h of
-//   CUDA 13. The build needs no toolkit, so this header names them once more.
+//   CUDA 13. The build needs no toolkit, so this header names functions and numbers once more.
 #pragma once
 
 #include <cstddef>

@@ -87,7 +87,7 @@ int start_batch(const Entry& entry, const CUdeviceptr* to, const CUdeviceptr* fr
       return kInvalidValue;
     }
   }
-  // No order within the batch: the last copy is the first one here.
+  // A batch has no order. Here the last copy is the first.
   for (std::size_t i = count; i-- > 0;) {
     if (const int error =
             start_copy(entry, to[i], Side::kEither, from[i], Side::kEither, bytes[i], stream)) {

@@ -64,7 +64,7 @@ void* allocate_chunks(std::size_t chunk_bytes, std::size_t count, std::size_t ho
         Memory::get().set_access(at, chunk_bytes) != kSuccess) {
       return nullptr;
     }
-    Machine::get().release(block);  // the mapping keeps it
+    Machine::get().release(block);  // the mapping keeps the block
   }
   return reinterpret_cast<void*>(start);
 }

@@ -3,7 +3,7 @@
 // A strict libcuda.so.1 for tests. Device memory lies in files, streams are threads that are late on
 //   purpose, and a misuse ends the process with the name of the call (README.md has the rules).
 //   Processes with the same folder in MC_FAKE_DRIVER share the devices; without that variable a
-//   process has devices of its own.
+//   process has two devices that no other process sees.
 // Threads: any.
 #pragma once
 
@@ -15,7 +15,7 @@ struct FakeDriver {
   // Initializes the driver, as an engine does, and allocates. managed: memory that both the host and
   // the device can access. Null: no memory.
   void* (*allocate)(std::size_t bytes, int device, bool managed);
-  // Memory as torch's expandable segments: chunks of equal size in one reservation, of which one is
+  // Memory as torch's expandable segments: chunks of equal size in a reservation. The chunk `hole` is
   // not mapped. Sizes are multiples of 2 MiB.
   void* (*allocate_chunks)(std::size_t chunk_bytes, std::size_t count, std::size_t hole,
                            int device);
@@ -34,7 +34,7 @@ struct FakeDriver {
   void (*capture)(void* stream, bool on);
   // Pinning fails with CUDA_ERROR_OUT_OF_MEMORY beyond so many bytes in this process.
   void (*pin_limit)(std::uint64_t bytes);
-  // A line for each kind of thing that this process still holds; empty: it holds nothing. The text lives
+  // A line for each kind of thing that this process still holds; empty: nothing. The text lives
   // until the thread's next call.
   const char* (*leaks)();
   // An image that cuModuleLoadData() takes, with the kernels of libmc/device/kernels.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Modules and kernels. The kernels of libmc/device/kernels are compiled for the processor, and run one
-// thread after another.
+// Modules and kernels. The kernels of libmc/device/kernels are compiled for the processor. A
+// kernel runs a thread after the other.
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -81,7 +81,7 @@ void run(const Stream::Work& thread, unsigned blocks, unsigned threads) {
   Memory::get().show(true);
   gridDim.x = blocks;
   blockDim.x = threads;
-  // The order of blocks and threads means nothing: the last one is the first one here.
+  // Blocks and threads have no order. Here the last is the first.
   for (blockIdx.x = blocks; blockIdx.x-- > 0;) {
     for (threadIdx.x = threads; threadIdx.x-- > 0;) thread();
   }

@@ -64,7 +64,7 @@ struct Tables {
 
 class Machine {
  public:
-  // The machine of the environment, or one of this process. Aborts if the folder cannot be used.
+  // The machine that the environment names, or a machine of this process alone. Aborts if the folder cannot be used.
   static Machine& get();
 
   // The tables, locked while the object lives.
@@ -91,15 +91,15 @@ class Machine {
   }
   int ordinal_of(int device) const;
 
-  // A new block with one reference of this process. -1: the device or the tables are full.
+  // A new block with a reference of this process. -1: the device or the tables are full.
   int make_block(BlockKind kind, int device, std::uint64_t bytes);
-  // A new descriptor of the block's bytes. The block lives until the last such descriptor, and its
-  // copies in other processes, are closed.
+  // A new descriptor of the block's bytes. The block lives until the last of these descriptors is closed,
+  // in all processes.
   int open_block(Block& block) const;
   // The block is freed with the last reference of a living process.
   void release(int block);
   bool is_alive(int process) const;
-  // The bytes that the process pays for: its own blocks, and blocks of the dead that it imported.
+  // The bytes that the process pays for: blocks of the process, and imported blocks of the dead.
   std::uint64_t charged(int process);
   std::uint64_t used(int device);
 

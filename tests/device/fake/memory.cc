@@ -343,7 +343,7 @@ int Memory::pin(void* host, std::uint64_t bytes, unsigned flags) {
   }
   if (pinned_ + bytes > pin_limit_) return kOutOfMemory;
   pinned_ += bytes;
-  // Memory that processes share gets device addresses of its own; other memory has one mapping only.
+  // Memory that processes share gets other device addresses. A second mapping of other memory is impossible.
   void* const alias = ::mremap(host, 0, bytes, MREMAP_MAYMOVE);
   pins_[start] = {bytes, flags,
                   alias == MAP_FAILED ? start : reinterpret_cast<std::uint64_t>(alias), 0};

@@ -24,7 +24,7 @@ struct Chunk {
   Kind kind = Kind::kAllocated;
   std::uint64_t bytes = 0;
   int device = 0;                 // of the machine
-  int block = -1;                 // its place in the machine's tables
+  int block = -1;                 // the place in the machine's tables
   std::uint64_t offset = 0;       // within the block
   std::uint64_t reserved_at = 0;  // the reservation
   std::uint64_t reserved_bytes = 0;
@@ -93,7 +93,7 @@ class Memory {
     return true;
   }
 
-  // Errors: kInvalidValue (not such memory; a part of the range is pinned, or it spans two pins).
+  // Errors: kInvalidValue (no memory of that side; a part of the range is pinned, or the range spans two pins).
   int find_place(CUdeviceptr address, std::uint64_t bytes, Side side, Place* place);
   // The range is in use by a stream, or no longer.
   void use(const Place& place, int change);
@@ -114,7 +114,7 @@ class Memory {
     std::uint64_t used = 0;
     int allocations = 0;
   };
-  // Where an allocation lies: its block's reservation, and the offset there.
+  // Where an allocation lies: the reservation of the block, and the offset there.
   struct Cut {
     CUdeviceptr reserved_at = 0;
     int block = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of devices and of the host, and its sharing between processes, as the driver offers them.
+// Memory of devices and of the host, and the sharing of memory between processes: functions of the driver.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ int open_name(const CUipcHandle& handle, CUdeviceptr* address) {
   {
     const Machine::Locked tables(machine);
     const auto& pids = tables->pids;
-    // Processes with equal numbers, in namespaces of their own, are one to the driver.
+    // The driver takes processes with equal PIDs, in two namespaces, for the same process.
     if (name.owner == machine.self() || pids[static_cast<std::size_t>(name.owner)] ==
                                             pids[static_cast<std::size_t>(machine.self())]) {
       return kInvalidContext;

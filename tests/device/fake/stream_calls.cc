@@ -39,6 +39,7 @@ bool holds(std::uint64_t now, std::uint64_t wanted, unsigned flags) {
   }
 }
 
+// A plain store of a processor, or of another process, may write the value: nothing can wake this thread.
 void wait_for_value(const std::uint64_t* place, std::uint64_t wanted, unsigned flags) {
   while (!holds(__atomic_load_n(place, __ATOMIC_ACQUIRE), wanted, flags)) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -12,8 +12,10 @@ namespace mc::fake {
 
 namespace {
 
+// Another process may record the event, and no condition variable reaches over processes.
 constexpr auto kLook = std::chrono::microseconds(50);
 
+// A real stream begins its work some time after the call. A caller who does not wait must notice that here.
 void be_late() {
   static std::atomic<unsigned> seed{1};
   static thread_local std::minstd_rand chance(seed.fetch_add(1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Streams and events. Each stream is a thread that is late on purpose, so that a caller who does not
-//   wait sees old bytes. A stream that waits for a dead process waits until its own process ends.
+//   wait sees old bytes. A stream that waits for a dead process waits until the process of the stream ends.
 // Threads: any.
 // Owns: the threads, which end with their streams.
 #pragma once
@@ -64,8 +64,8 @@ class Stream {
   std::thread thread_;
 };
 
-// All streams of the process. A null handle is the default stream of the current device, which
-// waits for the blocking streams, and they for it.
+// All streams of the process. A null handle means the default stream of the current device. The default
+// stream and the blocking streams wait for each other.
 class Streams {
  public:
   static Streams& get();
@@ -87,7 +87,7 @@ class Streams {
   std::array<std::shared_ptr<Stream>, kDevices> defaults_;
 };
 
-// Events lie in the machine's tables, so that a process can wait for another one's.
+// Events lie in the machine's tables, so that a process can wait for events of another process.
 class Events {
  public:
   static Events& get();

@@ -9,7 +9,7 @@
 //   share ADDRESS              answers with a handle in hexadecimal
 //   open HANDLE                answers with an address
 //   close ADDRESS
-//   event                      makes an event; answers with its handle
+//   event                      makes an event; answers with the handle
 //   record                     the event is complete after "finish"
 //   finish
 //   charged                    answers with the bytes that the driver charges to this process
