@@ -128,6 +128,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
   if (Status status = take_over(kept, started_ns); !status.ok()) return status;
   if (Status status = namespaces_->open_configured(); !status.ok()) return status;
   if (embedded_) return {};
+  gpu_processes_ = std::make_unique<GpuProcesses>(options_);
   auto page = CountersPage::create(options_.runtime_dir, node_->node_id(), node_->incarnation());
   if (!page) return page.error();
   counters_page_ = std::move(*page);
@@ -202,20 +203,25 @@ Status Agent::join_cluster(const OpenCluster& open_cluster) {
 }
 
 void Agent::build_parts(std::uint64_t started_ns) {
-  sessions_ = std::make_unique<Sessions>(options_, *node_, *kept_, events_, server_, wake_.get());
+  sessions_ = std::make_unique<Sessions>(options_, *node_, *kept_, events_, server_, wake_.get(),
+                                         [this](std::uint64_t id, std::function<void()> done) {
+                                           return gpu_workers_->release(id, std::move(done));
+                                         });
   namespaces_ = std::make_unique<Namespaces>(
-      Namespaces::Surroundings{options_, *node_, *kept_, events_, cluster_.get(),
-                               tiered_pools_.get(), wake_.get()},
+      Namespaces::Surroundings{
+          options_, *node_, *kept_, events_, cluster_.get(), tiered_pools_.get(), wake_.get(),
+          [this](const Tenant& tenant) { return gpu_workers_->let_go(tenant); }},
       [this](const std::string& tenant, std::vector<std::uint64_t>& pins) {
         if (sessions_) sessions_->collect_pins(tenant, pins);
       },
       [this] { server_.retry_waiting(now_ns()); });
+  gpu_workers_ = std::make_unique<GpuWorkers>(*namespaces_, *kept_, events_);
   admin_ = std::make_unique<Admin>(
       Admin::Parts{loaded_, *node_, *namespaces_, *sessions_, server_, loop_times_, recent_events_,
-                   cluster_.get(), tier_.get(), tiered_pools_.get(), started_ns,
+                   cluster_.get(), tier_.get(), tiered_pools_.get(), *gpu_workers_, started_ns,
                    [this](const Tenant& tenant) { control_->end_sessions_of(tenant); }});
   control_ = std::make_unique<Control>(options_, embedded_, *admin_, *namespaces_, *sessions_,
-                                       server_, events_, wake_.get());
+                                       *gpu_workers_, events_, wake_.get());
   loop_ = std::make_unique<AgentLoop>(
       AgentLoop::Parts{options_, events_, server_, *sessions_, *namespaces_, *control_,
                        cluster_.get(), tier_.get(), tiered_pools_.get(), loop_times_},
@@ -223,6 +229,7 @@ void Agent::build_parts(std::uint64_t started_ns) {
 }
 
 Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
+  if (Status status = gpu_workers_->adopt(kept); !status.ok()) return status;
   sessions_->adopt(kept);
   const auto session_known = [this](std::uint64_t id, const std::string& tenant) {
     return sessions_->belongs_to(id, tenant);
@@ -235,6 +242,7 @@ Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
   std::set<std::string> wanted{"node"};
   namespaces_->add_kept_names(wanted);
   sessions_->add_kept_names(wanted);
+  gpu_workers_->add_kept_names(wanted);
   kept_->forget_all_but(wanted, kept);
   MC_FAILPOINT("restart.took_over");
   return {};
@@ -287,6 +295,8 @@ void Agent::every_tick(std::uint64_t now) {
   watch_descriptor_store();
   if (tier_) report_disks();
   sessions_->end_left(now);
+  gpu_workers_->tick(now);
+  if (gpu_processes_ && leaving_ == Leaving::kNo) gpu_processes_->tick(now);
   namespaces_->drop_unused(now, [&](const Tenant& tenant) { return sessions_->any_of(tenant); });
   end_if_idle(now);
   if (now < next_page_ns_ || embedded_) return;
@@ -323,6 +333,7 @@ void Agent::watch_descriptor_store() {
     kept_->keep("node", node_->file().fd());
     namespaces_->keep_all();
     sessions_->keep_all();
+    gpu_workers_->keep_all();
   });
   static_cast<void>(status);  // the next tick tries again
 }

@@ -22,6 +22,8 @@
 #include "agent/admin/control.h"
 #include "agent/admin/counters_page.h"
 #include "agent/agent_loop.h"
+#include "agent/devices/gpu_processes.h"
+#include "agent/devices/gpu_workers.h"
 #include "agent/keeper/kept_files.h"
 #include "agent/loop/event_loop.h"
 #include "agent/namespaces/namespaces.h"
@@ -106,6 +108,8 @@ class Agent {
   std::unique_ptr<tier::Tier> tier_;  // null without tier_paths; destroyed before the pools
   std::unique_ptr<TieredPools> tiered_pools_;  // destroyed before the tier; the pools outlive both
   std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
+  std::unique_ptr<GpuWorkers> gpu_workers_;
+  std::unique_ptr<GpuProcesses> gpu_processes_;  // null for an embedded agent
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Control> control_;

@@ -28,7 +28,13 @@ inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kPageBytes = 4096;
 inline constexpr std::size_t kLineBytes = 64;
 
-enum class FileKind : std::uint32_t { kIndex = 1, kSession = 2, kCounters = 3, kNode = 4 };
+enum class FileKind : std::uint32_t {
+  kIndex = 1,
+  kSession = 2,
+  kCounters = 3,
+  kNode = 4,
+  kLane = 5
+};
 
 struct FileHeader {
   std::uint64_t magic;

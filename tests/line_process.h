@@ -21,6 +21,7 @@ class LineProcess {
   LineProcess& operator=(const LineProcess&) = delete;
   ~LineProcess();
 
+  pid_t pid() const { return pid_; }
   // The next line without the newline; "" if the process is gone.
   std::string read_line();
   // Sends the command and returns the answer.

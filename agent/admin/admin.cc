@@ -235,9 +235,27 @@ Json::Value Admin::status() {
   value["session_reserved_bytes"] = u64(reserved_bytes);
   if (all_pins) value["session_pins"] = u64(pins);
   if (at_.tier != nullptr) value["tier"] = tier();
+  value["gpu_workers"] = gpu_workers();
   value["requests"] = requests();
   value["loop"] = loop();
   return value;
+}
+
+Json::Value Admin::gpu_workers() const {
+  Json::Value workers(Json::arrayValue);
+  for (const GpuWorkers::Report& report : at_.gpu_workers.reports()) {
+    Json::Value& worker = workers.append({});
+    worker["gpu"] = device::text_of(report.device);
+    worker["pid"] = report.pid;
+    worker["clients"] = u64(report.clients);
+    worker["requests"] = u64(report.counters.requests);
+    worker["bytes_to_device"] = u64(report.counters.bytes_to_device);
+    worker["bytes_from_device"] = u64(report.counters.bytes_from_device);
+    worker["allocations"] = u64(report.counters.imports);
+    worker["allocations_opened"] = u64(report.counters.opened);
+    worker["pinned_bytes"] = u64(report.counters.pinned_bytes);
+  }
+  return workers;
 }
 
 Json::Value Admin::tier() const {
@@ -635,6 +653,9 @@ Json::Value Admin::drop_namespace(const Json::Value& request) {
   const auto sessions = std::ranges::count_if(
       at_.sessions.all(), [&](const auto& entry) { return entry.second->tenant == tenant; });
   at_.end_sessions_of(*tenant);
+  if (at_.sessions.any_of(*tenant)) {
+    return failure(MC_BUSY, "a GPU worker still copies for a client of this namespace; ask again");
+  }
   at_.namespaces.drop(tenant->name);
   Json::Value value;
   value["sessions_ended"] = u64(static_cast<std::uint64_t>(sessions));

@@ -12,6 +12,7 @@
 
 #include <json/value.h>
 
+#include "agent/devices/gpu_workers.h"
 #include "agent/loop/loop_times.h"
 #include "agent/namespaces/namespaces.h"
 #include "agent/options/options.h"
@@ -37,7 +38,8 @@ class Admin {
     Cluster* cluster;                        // null for an agent without a cluster
     const tier::Tier* tier;                  // null for an agent without a tier
     TieredPools* tiered_pools;               // of the tier
-    std::uint64_t started_ns;                // of the agent
+    const GpuWorkers& gpu_workers;
+    std::uint64_t started_ns;  // of the agent
     std::function<void(const Tenant&)> end_sessions_of;
   };
   explicit Admin(Parts parts) : at_(std::move(parts)) {}
@@ -53,6 +55,7 @@ class Admin {
                          const PeerCredentials& peer);
   Json::Value status();
   Json::Value tier() const;
+  Json::Value gpu_workers() const;
   Json::Value requests();
   Json::Value loop();
   Json::Value tenant_status(const Tenant& tenant);

@@ -193,7 +193,7 @@ void Control::close_connection(int fd) {
 void Control::end_sessions_of(const Tenant& tenant) {
   std::vector<std::uint64_t> users;
   for (const auto& [id, session] : sessions_.all()) {
-    if (session->tenant.get() == &tenant) users.push_back(id);
+    if (session->tenant.get() == &tenant && !session->ending) users.push_back(id);
   }
   for (const std::uint64_t id : users) {
     const int fd = sessions_.find(id)->connection_fd;
@@ -235,6 +235,12 @@ void Control::on_message(int fd) {
       break;
     case shm::ControlType::kOpenStaging:
       on_open_staging(connection, header.value);
+      break;
+    case shm::ControlType::kOpenLane:
+      on_open_lane(connection, text);
+      break;
+    case shm::ControlType::kGpuWorker:
+      on_gpu_worker(fd);
       break;
     case shm::ControlType::kGoodbye:
       sessions_.end(connection.session_id, Sessions::End::kGoodbye);
@@ -394,6 +400,50 @@ void Control::on_open_staging(const Connection& connection, std::uint64_t bytes)
   static_cast<void>(
       send_message(connection.socket.get(), std::as_bytes(std::span(&header, 1)), std::span(&fd, 1))
           .ok());
+}
+
+void Control::on_open_lane(const Connection& connection, std::string_view device) {
+  const int socket = connection.socket.get();
+  Session* const session = sessions_.find(connection.session_id);
+  device::Uuid uuid{};
+  if (session == nullptr || device.size() != sizeof uuid) {
+    answer(socket, shm::ControlType::kAnswer,
+           session == nullptr ? no_session() : MC_INVALID_ARGUMENT);
+    return;
+  }
+  std::memcpy(&uuid, device.data(), sizeof uuid);
+  const auto files = gpu_workers_.open_lane(*session, uuid);
+  if (!files) {
+    answer(socket, shm::ControlType::kAnswer, files.error());
+    return;
+  }
+  shm::ControlHeader header;
+  header.type = static_cast<std::uint32_t>(shm::ControlType::kAnswer);
+  const int fds[] = {files->lane.get(), files->worker_bell.get(), files->client_bell.get(),
+                     files->socket.get(), files->worker.get()};
+  static_cast<void>(send_message(socket, std::as_bytes(std::span(&header, 1)), fds).ok());
+}
+
+// The connection becomes the worker's link.
+void Control::on_gpu_worker(int fd) {
+  const auto found = connections_.find(fd);
+  const PeerCredentials peer = found->second.peer;
+  auto pidfd = peer_pidfd(fd, peer.pid);
+  Status status = pidfd ? Status{} : pidfd.error();
+  if (peer.uid != 0 && peer.uid != ::geteuid()) {
+    status = {MC_PERMISSION_DENIED, "a worker of a device runs as root or as the agent's user"};
+  }
+  if (!status.ok()) {
+    log_refusal(peer, status);
+    answer(fd, shm::ControlType::kAnswer, status);
+    close_connection(fd);
+    return;
+  }
+  events_.unwatch(fd);
+  Fd link = std::move(found->second.socket);
+  connections_.erase(found);
+  status = gpu_workers_.attach(std::move(link), std::move(*pidfd), peer.pid);
+  if (!status.ok()) log_refusal(peer, status);
 }
 
 }  // namespace mc::agent

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/admin/admin.h"
+#include "agent/devices/gpu_workers.h"
 #include "agent/loop/event_loop.h"
 #include "agent/namespaces/namespaces.h"
 #include "agent/options/options.h"
@@ -28,13 +29,13 @@ class Control {
  public:
   // embedded: the clients are in this process, and may use isolated namespaces.
   Control(const Options& options, bool embedded, Admin& admin, Namespaces& namespaces,
-          Sessions& sessions, Server& server, EventLoop& events, int wake)
+          Sessions& sessions, GpuWorkers& gpu_workers, EventLoop& events, int wake)
       : options_(options),
         embedded_(embedded),
         admin_(admin),
         namespaces_(namespaces),
         sessions_(sessions),
-        server_(server),
+        gpu_workers_(gpu_workers),
         events_(events),
         wake_(wake) {}
 
@@ -71,6 +72,8 @@ class Control {
   void log_refusal(const PeerCredentials& peer, const Status& status);
   void on_open_channel(const Connection& connection, std::uint64_t number);
   void on_open_staging(const Connection& connection, std::uint64_t bytes);
+  void on_open_lane(const Connection& connection, std::string_view device);
+  void on_gpu_worker(int fd);
   void on_admin(const Connection& connection, std::string_view text);
 
   const Options& options_;
@@ -78,7 +81,7 @@ class Control {
   Admin& admin_;
   Namespaces& namespaces_;
   Sessions& sessions_;
-  Server& server_;
+  GpuWorkers& gpu_workers_;
   EventLoop& events_;
   const int wake_;
   Fd listener_;

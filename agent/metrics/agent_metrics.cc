@@ -230,6 +230,18 @@ constexpr const char* kStagesName = "mc_remote_get_seconds";
 constexpr const char* kStagesHelp =
     "Durations of gets from other hosts by stage: the master's answer (locate), a holder's answer "
     "(ask), the bytes (read), and all together (whole)";
+constexpr MetricRow kGpuRows[] = {
+    {"clients", kGauge, "mc_gpu_clients", "Clients of the worker of this GPU"},
+    {"allocations", kGauge, "mc_gpu_allocations",
+     "Allocations of clients that the worker has open"},
+    {"allocations_opened", kCounter, "mc_gpu_allocations_opened_total",
+     "Allocations that the worker has opened"},
+    {"pinned_bytes", kGauge, "mc_gpu_pinned_bytes", "Bytes of pools that the worker has pinned"},
+    {"requests", kCounter, "mc_gpu_requests_total", "Requests for copies"},
+    {"bytes_to_device", kCounter, "mc_gpu_copied_bytes_total",
+     "Bytes copied between this GPU and host memory", "direction=to_gpu"},
+    {"bytes_from_device", kCounter, "mc_gpu_copied_bytes_total", "", "direction=from_gpu"},
+};
 constexpr const char* kTierReadName = "mc_tier_read_seconds";
 constexpr const char* kTierReadHelp = "Durations of gets of objects on disks";
 constexpr const char* kRailsName = "mc_rails";
@@ -423,6 +435,12 @@ std::string metrics_text(const Json::Value& status) {
     }
     add_rows(out, kDiskRows, disks);
   }
+  std::vector<Scope> gpus;
+  if (const Json::Value* const all = member(status, "gpu_workers");
+      all != nullptr && all->isArray()) {
+    for (const Json::Value& each : *all) gpus.push_back({each, {{"gpu", text(each, "gpu")}}});
+  }
+  add_rows(out, kGpuRows, gpus);
   return out.text();
 }
 
@@ -441,6 +459,7 @@ std::string metrics_table() {
   describe(out, kTierRows, "");
   describe(out, kTierReadName, kHistogram, "", kTierReadHelp);
   describe(out, kDiskRows, "`disk`");
+  describe(out, kGpuRows, "`gpu`");
   return out;
 }
 

@@ -229,6 +229,9 @@ Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
     around_.disks->add_tenant(
         tenant, tenant->clustered ? around_.cluster->shared_objects(*tenant) : nullptr);
   }
+  if (around_.may_grow) {
+    tenant->store->pool().grow_if([this, at = tenant.get()] { return around_.may_grow(*at); });
+  }
   keep(*tenant);
   tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   tenants_[tenant->name] = std::move(tenant);

@@ -40,6 +40,8 @@ class Namespaces {
     Cluster* cluster;   // null for an agent without a cluster
     LocalDisks* disks;  // null for an agent without a tier
     int wake;           // a scrubber with findings signals this eventfd
+    // Whether the pool may take memory from the system.
+    std::function<bool(const Tenant&)> may_grow;
   };
   // on_room: called when a pool has grown.
   Namespaces(const Surroundings& around, CollectPins collect_pins, std::function<void()> on_room);

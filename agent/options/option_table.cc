@@ -96,6 +96,9 @@ std::vector<OptionRow<Options>> make_host_rows() {
           "direct: clients write into their reservations in the pool themselves; isolated: the agent copies the bytes of clients"),
       {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
        "huge pages for the pool: try takes the free ones, require refuses to start without enough of them, off takes none"},
+      row<&O::gpus>(
+          "gpus", {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
+          "comma-separated numbers of the GPUs for which the agent starts a worker, mc-gpu; auto: all GPUs, but none under systemd, which starts mc-gpu@N.service; none"),
       row<&O::session_quota_bytes>(
           "session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
           "upper limit of one client's reservations and staging memory; 0: half of the pool"),

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "agent/options/option_table.h"
 #include "agent/pool/policy/policy.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::string_view kEnvironmentPrefix = "MC_AGENT_";
 constexpr std::string_view kRuntimeDirVariable = "RUNTIME_DIRECTORY";
 constexpr std::size_t kMaxEmbeddedBytes = 1 << 16;
+constexpr int kMaxGpu = 63;
 constexpr std::size_t kMaxNamespaceTables = MC_MAX_NAMESPACES - 1;  // "default" needs no table
 
 std::string_view variable_of(const char* const* environment, std::string_view name) {
@@ -159,9 +161,13 @@ Status Loader::check() const {
   const Options& given = top_.values();
   if (given.socket.size() > kMaxSocketPathBytes) {
     return {MC_INVALID_ARGUMENT, about("socket", top_.origin_of("socket")) + ": " +
-                                     quoted(given.socket) + " has more than " +
+                                     options::quoted(given.socket) + " has more than " +
                                      std::to_string(kMaxSocketPathBytes) +
                                      " bytes; choose a shorter runtime_dir or socket"};
+  }
+  if (const auto gpus = numbers_of_gpus(given.gpus); !gpus) {
+    return {MC_INVALID_ARGUMENT,
+            about("gpus", top_.origin_of("gpus")) + ": " + std::string(gpus.error().text())};
   }
   std::string subject;
   for (const std::string_view name : {"pool_bytes", "max_pool_bytes", "capacity_bytes", "arenas"}) {
@@ -277,6 +283,24 @@ std::vector<OptionText> option_table() {
                      std::string(row.alias)});
   }
   return table;
+}
+
+Result<std::optional<std::vector<int>>> numbers_of_gpus(const std::string& gpus) {
+  if (gpus == "auto") return std::optional<std::vector<int>>();
+  std::vector<int> numbers;
+  if (gpus == "none") return std::optional(numbers);
+  for (const std::string& item : split_list(gpus)) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
+    const bool whole = error == std::errc() && end == item.data() + item.size();
+    if (!whole || number < 0 || number > kMaxGpu || std::ranges::count(numbers, number) > 0) {
+      return fail(MC_INVALID_ARGUMENT,
+                  options::quoted(gpus) + " is neither auto, none, nor a list of GPUs such as 0,1");
+    }
+    numbers.push_back(number);
+  }
+  if (numbers.empty()) return fail(MC_INVALID_ARGUMENT, "gpus names no GPU; for no worker: none");
+  return std::optional(numbers);
 }
 
 std::vector<std::string> split_list(const std::string& text) {

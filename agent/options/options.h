@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,7 @@ struct Options {
   std::string policy = "";                 // empty: the first of policy_names()
   std::string mode = "direct";             // of the namespace "default"
   HugePages huge_pages = HugePages::kTry;  // "off" | "try" | "require"
+  std::string gpus = "auto";  // that the agent starts mc-gpu for: "auto" | "none" | numbers
   std::uint64_t session_quota_bytes =
       0;  // reservations and staging of one session; 0: half of the pool
   std::uint32_t max_sessions_per_user = MC_DEFAULT_SESSIONS_PER_USER;  // 1..MC_MAX_SESSIONS
@@ -118,6 +120,8 @@ Result<LoadedOptions> load_embedded_options(std::string_view lines);
 // Name, default and help of every option, for --help and the example configuration.
 std::vector<OptionText> option_table();
 using options::parse_size;
+// The GPUs of Options::gpus; nullopt: "auto". Errors: MC_INVALID_ARGUMENT.
+Result<std::optional<std::vector<int>>> numbers_of_gpus(const std::string& gpus);
 // The items of a comma-separated list.
 std::vector<std::string> split_list(const std::string& text);
 

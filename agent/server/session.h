@@ -121,6 +121,7 @@ class Session {
   Fd client_event;  // the agent signals this eventfd
   std::vector<ChannelState> channels;
   bool suspected = false;
+  bool ending = false;  // a GPU worker may still copy for the session (agent/devices/gpu_workers.h)
   std::uint64_t left_ns = 0;  // time since when the beacon is lost and the socket closed, or 0
   std::uint64_t opened_ns = 0;
   std::uint64_t request_count = 0;

@@ -56,13 +56,14 @@ std::string kept_name(const Session& session, std::string_view kind) {
 }  // namespace
 
 Sessions::Sessions(const Options& options, NodeState& node, KeptFiles& kept, EventLoop& events,
-                   Server& server, int wake)
+                   Server& server, int wake, Release release)
     : options_(options),
       node_(node),
       kept_(kept),
       events_(events),
       server_(server),
       wake_(wake),
+      release_(std::move(release)),
       beacons_(std::make_unique<shm::BeaconWatch>([this](std::uint64_t session_id) {
         {
           MutexLock lock(suspicions_mutex_);
@@ -75,7 +76,7 @@ Sessions::~Sessions() = default;
 
 Session* Sessions::find(std::uint64_t id) const {
   const auto found = sessions_.find(id);
-  return found == sessions_.end() ? nullptr : found->second.get();
+  return found == sessions_.end() || found->second->ending ? nullptr : found->second.get();
 }
 
 void Sessions::collect_pins(const std::string& tenant, std::vector<std::uint64_t>& pins) const {
@@ -239,14 +240,22 @@ Status Sessions::open_staging(Session& session, std::uint64_t bytes) {
 void Sessions::end(std::uint64_t id, End how) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
-  MC_FAILPOINT("session.end");
   Session& session = *found->second;
+  if (session.ending) return;
+  MC_FAILPOINT("session.end");
+  session.ending = true;
   channels_.deactivate_all(session);
   if (session.beacon_watched) beacons_->remove(id);
   for (std::uint32_t i = 0; i < session.channels.size(); ++i) session.take_read_counts(i);
-  server_.release(session);
   if (session.agent_event) events_.unwatch(session.agent_event.get());
   events_.unwatch(session.pidfd.get());
+  if (release_(id, [this, id, how] { give_back(id, how); })) give_back(id, how);
+}
+
+void Sessions::give_back(std::uint64_t id, End how) {
+  const auto found = sessions_.find(id);
+  Session& session = *found->second;
+  server_.release(session);
   kept_.forget(kept_name(session, "file"));
   kept_.forget(kept_name(session, "pidfd"));
   if (session.staging_file()) kept_.forget(kept_name(session, "staging"));
@@ -274,6 +283,7 @@ void Sessions::handle_suspicions() {
 void Sessions::end_left(std::uint64_t now) {
   std::vector<std::uint64_t> left;
   for (const auto& [id, session] : sessions_) {
+    if (session->ending) continue;
     if (session->connection_fd >= 0 || !shm::beacon_is_lost(*session->header())) {
       session->left_ns = 0;
     } else if (session->left_ns == 0) {

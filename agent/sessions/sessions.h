@@ -32,9 +32,12 @@ class Sessions {
   using Table = std::map<std::uint64_t, std::unique_ptr<Session>>;
   using FindTenant = std::function<std::shared_ptr<Tenant>(const std::string& name)>;
 
+  // Begins the release of what others use for a session. True: nothing of the session is in use. False:
+  // done is called when nothing is.
+  using Release = std::function<bool(std::uint64_t id, std::function<void()> done)>;
   // wake: signalled by a suspicion; the loop then calls handle_suspicions().
   Sessions(const Options& options, NodeState& node, KeptFiles& kept, EventLoop& events,
-           Server& server, int wake);
+           Server& server, int wake, Release release);
   ~Sessions();
 
   const Table& all() const { return sessions_; }
@@ -57,8 +60,8 @@ class Sessions {
   Status open_staging(Session& session, std::uint64_t bytes);
   // kLost: the process has ended, and its contribution to the pool stays for keep_seconds.
   enum class End : std::uint8_t { kGoodbye, kLost };
-  // Gives back everything that the session held. REQUIRES: the process has ended or the client said
-  // goodbye.
+  // Gives back everything that the session held, when no worker of a device uses it any more.
+  // REQUIRES: the process has ended or the client said goodbye.
   void end(std::uint64_t id, End how);
   void handle_suspicions();
   // Ends the sessions that a process left by exec: the process goes on, but no program of the
@@ -86,6 +89,7 @@ class Sessions {
 
  private:
   void activate(std::uint64_t id);
+  void give_back(std::uint64_t id, End how);
   Status watch_process(const Session& session);
   void take_contribution(Session& session) const;
 
@@ -104,6 +108,7 @@ class Sessions {
   EventLoop& events_;
   Server& server_;
   const int wake_;
+  const Release release_;
   ActiveChannels channels_;
   Table sessions_;
   NotesPlace next_notes_;

@@ -129,6 +129,22 @@ std::string tier_table(const Json::Value& status) {
       count_field(tier, "promoted"), problems);
 }
 
+// The workers of GPUs; empty without one.
+std::string gpu_table(const Json::Value& status) {
+  const Json::Value& workers = array_field(status, "gpu_workers");
+  if (workers.empty()) return "";
+  Table table(
+      {"GPU", "PID", "CLIENTS", "ALLOCATIONS", "POOL PINNED", "REQUESTS", "TO GPU", "FROM GPU"});
+  for (const Json::Value& worker : workers) {
+    table.add_row({text_field(worker, "gpu"), text_field(worker, "pid"),
+                   count_field(worker, "clients"), count_field(worker, "allocations"),
+                   bytes_field(worker, "pinned_bytes"), count_field(worker, "requests"),
+                   bytes_field(worker, "bytes_to_device"),
+                   bytes_field(worker, "bytes_from_device")});
+  }
+  return table.to_string() + '\n';
+}
+
 std::string session_table(const Json::Value& status) {
   Table table({"SESSION", "PID", "UID", "LABEL", "NAMESPACE", "CHANNELS", "RESERVED", "PINNED",
                "REQUESTS", "AGE", "STATE"});
@@ -177,7 +193,8 @@ std::uint64_t evicted_without_disk(const Json::Value& tier) {
 
 std::string status_text(const Json::Value& status, const Json::Value& previous, double elapsed_s) {
   return agent_lines(status) + '\n' + namespace_table(status, previous, elapsed_s) +
-         namespace_notes(status) + '\n' + tier_table(status) + session_table(status);
+         namespace_notes(status) + '\n' + tier_table(status) + gpu_table(status) +
+         session_table(status);
 }
 
 std::string counters_text(const Json::Value& counters) {

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -11,6 +12,9 @@ namespace mc::device {
 namespace {
 
 constexpr Vendor::Name kCudaNames[] = {
+    {offsetof(Calls, init), "cuInit"},
+    {offsetof(Calls, get_device_count), "cuDeviceGetCount"},
+    {offsetof(Calls, get_device_uuid), "cuDeviceGetUuid_v2"},
     {offsetof(Calls, get_error_name), "cuGetErrorName"},
     {offsetof(Calls, pointer_get_attribute), "cuPointerGetAttribute"},
     {offsetof(Calls, get_address_range), "cuMemGetAddressRange_v2"},
@@ -19,7 +23,27 @@ constexpr Vendor::Name kCudaNames[] = {
     {offsetof(Calls, context_pop), "cuCtxPopCurrent_v2"},
     {offsetof(Calls, copy_to_host), "cuMemcpyDtoH_v2"},
     {offsetof(Calls, copy_to_device), "cuMemcpyHtoD_v2"},
+    {offsetof(Calls, copy_to_host_async), "cuMemcpyDtoHAsync_v2"},
+    {offsetof(Calls, copy_to_device_async), "cuMemcpyHtoDAsync_v2"},
+    {offsetof(Calls, copy_2d_async), "cuMemcpy2DAsync_v2"},
+    {offsetof(Calls, host_register), "cuMemHostRegister_v2"},
+    {offsetof(Calls, host_unregister), "cuMemHostUnregister"},
+    {offsetof(Calls, open_memory), "cuIpcOpenMemHandle_v2"},
+    {offsetof(Calls, close_memory), "cuIpcCloseMemHandle"},
+    {offsetof(Calls, reserve_addresses), "cuMemAddressReserve"},
+    {offsetof(Calls, free_addresses), "cuMemAddressFree"},
+    {offsetof(Calls, import_chunk), "cuMemImportFromShareableHandle"},
+    {offsetof(Calls, map_chunk), "cuMemMap"},
+    {offsetof(Calls, unmap_chunk), "cuMemUnmap"},
+    {offsetof(Calls, set_access), "cuMemSetAccess"},
+    {offsetof(Calls, release_chunk), "cuMemRelease"},
+    {offsetof(Calls, stream_create), "cuStreamCreate"},
+    {offsetof(Calls, stream_destroy), "cuStreamDestroy_v2"},
     {offsetof(Calls, stream_synchronize), "cuStreamSynchronize"},
+    {offsetof(Calls, event_create), "cuEventCreate"},
+    {offsetof(Calls, event_destroy), "cuEventDestroy_v2"},
+    {offsetof(Calls, event_record), "cuEventRecord"},
+    {offsetof(Calls, event_query), "cuEventQuery"},
     {offsetof(Calls, module_load_data), "cuModuleLoadData"},
     {offsetof(Calls, module_unload), "cuModuleUnload"},
     {offsetof(Calls, module_get_function), "cuModuleGetFunction"},
@@ -30,6 +54,17 @@ static_assert(std::size(kCudaNames) * sizeof(void*) == sizeof(Calls));
 constexpr Vendor kVendors[] = {{"libcuda.so.1", kCudaNames}};
 
 }  // namespace
+
+std::string text_of(const Uuid& uuid) {
+  std::string text = "GPU";
+  char digits[3];
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::snprintf(digits, sizeof digits, "%02x", uuid.bytes[i]);
+    text += digits;
+  }
+  return text;
+}
 
 bool Driver::load(void* library) {
   for (const Vendor::Name& name : vendor_.names) {

@@ -12,14 +12,54 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "mc/status.h"
 
 namespace mc::device {
 
+struct Uuid {
+  unsigned char bytes[16];
+  bool operator==(const Uuid&) const = default;
+};
+// As nvidia-smi -L prints it: "GPU-6a1b...".
+std::string text_of(const Uuid& uuid);
+// A handle of memory or of an event, for another process.
+struct IpcHandle {
+  unsigned char bytes[64];
+};
+// CUmemAccessDesc: kind and number of a location, rights.
+struct Access {
+  int location_type;
+  int location;
+  int rights;
+};
+// CUDA_MEMCPY2D. Types of memory: 1 host, 2 device.
+struct Copy2d {
+  std::size_t from_x;
+  std::size_t from_y;
+  int from_type;
+  const void* from_host;
+  std::uint64_t from_device;
+  void* from_array;
+  std::size_t from_pitch;
+  std::size_t to_x;
+  std::size_t to_y;
+  int to_type;
+  void* to_host;
+  std::uint64_t to_device;
+  void* to_array;
+  std::size_t to_pitch;
+  std::size_t row_bytes;
+  std::size_t rows;
+};
+
 // The members have the signatures of the CUDA driver API: CUresult and CUdevice are int, CUdeviceptr
 // is an integer, and handles are pointers.
 struct Calls {
+  int (*init)(unsigned flags);
+  int (*get_device_count)(int* count);
+  int (*get_device_uuid)(Uuid* uuid, int device);
   int (*get_error_name)(int error, const char** name);
   int (*pointer_get_attribute)(void* data, int attribute, std::uint64_t pointer);
   int (*get_address_range)(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer);
@@ -28,7 +68,31 @@ struct Calls {
   int (*context_pop)(void** context);
   int (*copy_to_host)(void* host, std::uint64_t device, std::size_t bytes);
   int (*copy_to_device)(std::uint64_t device, const void* host, std::size_t bytes);
+  int (*copy_to_host_async)(void* host, std::uint64_t device, std::size_t bytes, void* stream);
+  int (*copy_to_device_async)(std::uint64_t device, const void* host, std::size_t bytes,
+                              void* stream);
+  int (*copy_2d_async)(const Copy2d* copy, void* stream);
+  int (*host_register)(void* host, std::size_t bytes, unsigned flags);
+  int (*host_unregister)(void* host);
+  int (*open_memory)(std::uint64_t* address, IpcHandle handle, unsigned flags);
+  int (*close_memory)(std::uint64_t address);
+  int (*reserve_addresses)(std::uint64_t* address, std::size_t bytes, std::size_t alignment,
+                           std::uint64_t wanted, unsigned long long flags);
+  int (*free_addresses)(std::uint64_t address, std::size_t bytes);
+  int (*import_chunk)(unsigned long long* handle, void* descriptor, int type);
+  int (*map_chunk)(std::uint64_t address, std::size_t bytes, std::size_t offset,
+                   unsigned long long handle, unsigned long long flags);
+  int (*unmap_chunk)(std::uint64_t address, std::size_t bytes);
+  int (*set_access)(std::uint64_t address, std::size_t bytes, const Access* access,
+                    std::size_t count);
+  int (*release_chunk)(unsigned long long handle);
+  int (*stream_create)(void** stream, unsigned flags);
+  int (*stream_destroy)(void* stream);
   int (*stream_synchronize)(void* stream);
+  int (*event_create)(void** event, unsigned flags);
+  int (*event_destroy)(void* event);
+  int (*event_record)(void* event, void* stream);
+  int (*event_query)(void* event);
   int (*module_load_data)(void** module, const void* image);
   int (*module_unload)(void* module);
   int (*module_get_function)(void** function, void* module, const char* name);

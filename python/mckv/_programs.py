@@ -11,7 +11,7 @@ _STAGED = pathlib.Path(__file__).parent / "bin"
 
 
 def program(name: str) -> str:
-    """The path of mc-agent, mc-master or mcctl as installed with this package."""
+    """The path of mc-agent, mc-gpu, mc-master or mcctl as installed with this package."""
     for folder in (_STAGED, _BIN):
         path = folder / name
         if os.access(path, os.X_OK):
@@ -31,6 +31,10 @@ def _become(name: str) -> NoReturn:
 
 def mc_agent() -> NoReturn:
     _become("mc-agent")
+
+
+def mc_gpu() -> NoReturn:
+    _become("mc-gpu")
 
 
 def mc_master() -> NoReturn:

@@ -75,7 +75,7 @@ def from_wheel(tmp_path):
 
 def test_the_wheel_alone_brings_programs_and_libraries(from_wheel):
     programs, environment = from_wheel
-    for program in ("mc-agent", "mc-master", "mcctl"):
+    for program in ("mc-agent", "mc-gpu", "mc-master", "mcctl"):
         run(programs / program, "--version")
     code = (
         "import mckv; client = mckv.Client(); client.put('mine', b'value'); "
@@ -124,6 +124,7 @@ def test_the_packages_have_manual_pages_completion_and_a_changelog(first):
         "man1/mcctl.1",
         "man1/mcctl-segment-resize.1",
         "man8/mc-agent.8",
+        "man8/mc-gpu.8",
         "man8/mc-master.8",
     ):
         text = run("gzip", "-dc", share / "man" / f"{page}.gz")

@@ -27,11 +27,12 @@ constexpr int kMostRuns = 5;
 
 bool long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
-// Failpoints that only an agent in a cluster reaches; tests/cluster kills there.
-bool is_of_cluster(const std::string& name) {
-  return std::ranges::any_of(
-      std::array{"fetch.", "gather.", "serve_unpublished.", "striper.", "stripes."},
-      [&](const char* part) { return name.starts_with(part); });
+// Failpoints that only an agent in a cluster or with GPUs reaches; tests/cluster and
+// tests/hostile/gpu_worker_test.cc kill there.
+bool is_tested_elsewhere(const std::string& name) {
+  return std::ranges::any_of(std::array{"fetch.", "gather.", "gpu.", "serve_unpublished.",
+                                        "striper.", "stripes.", "workers."},
+                             [&](const char* part) { return name.starts_with(part); });
 }
 
 Names failpoints_in_sources() {
@@ -47,7 +48,7 @@ Names failpoints_in_sources() {
       text << file.rdbuf();
       const std::string source = text.str();
       for (std::sregex_iterator at(source.begin(), source.end(), literal), end; at != end; ++at) {
-        if (!is_of_cluster((*at)[1])) names.insert((*at)[1]);
+        if (!is_tested_elsewhere((*at)[1])) names.insert((*at)[1]);
       }
     }
   }

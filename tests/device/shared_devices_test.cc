@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "device/device_fixture.h"
-#include "line_process.h"
+#include "device/peer_process.h"
 #include "patience.h"
 
 namespace mc::device::testing {
@@ -43,39 +43,20 @@ class SharedDevices : public DeviceTest {
   void SetUp() override {
     if (has_gpu()) GTEST_SKIP() << "deaths of the fake driver's processes, and MC_TEST_GPU is set";
   }
-  static std::uint64_t number(const std::string& text) {
-    return std::strtoull(text.c_str(), nullptr, 10);
-  }
-  std::uint64_t tell(const std::string& command) { return number(peer_->tell(command)); }
-  static CUipcHandle handle_of(const std::string& text) {
-    CUipcHandle handle{};
-    for (std::size_t i = 0; i < sizeof handle.bytes && 2 * i + 1 < text.size(); ++i) {
-      handle.bytes[i] =
-          static_cast<unsigned char>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
-    }
-    return handle;
-  }
-  CUipcHandle shared_by_peer(std::uint64_t address) {
-    return handle_of(peer_->tell("share " + std::to_string(address)));
-  }
   CUdeviceptr open(const CUipcHandle& handle) {
     CUdeviceptr address = 0;
     EXPECT_EQ(CU(cuIpcOpenMemHandle_v2)(&address, handle, 1), 0);
     return address;
   }
-  std::string peer_says(const std::string& command, std::uint64_t address) {
-    return peer_->tell(command + " " + std::to_string(address));
-  }
 
-  std::unique_ptr<LineProcess> peer_ =
-      std::make_unique<LineProcess>(std::vector<std::string>{MC_TEST_BIN "/mc_device_peer"});
+  PeerProcess peer_;
 };
 using SharedDevicesDeathTest = SharedDevices;
 
 TEST_F(SharedDevices, AnImportShowsTheBytesAtOneAddressUntilItsLastClose) {
-  const std::uint64_t theirs = tell("alloc 4194304");
-  ASSERT_EQ(peer_says("fill " + std::to_string(theirs) + " 4194304", 7), "ok");
-  const CUipcHandle handle = shared_by_peer(theirs);
+  const std::uint64_t theirs = peer_.allocate(4194304);
+  peer_.fill(theirs, 4194304, 7);
+  const CUipcHandle handle = peer_.share(theirs);
   CUdeviceptr address = 0;
   EXPECT_EQ(CU(cuIpcOpenMemHandle_v2)(&address, handle, 0), 1) << "the flag must be 1";
   address = open(handle);
@@ -85,7 +66,7 @@ TEST_F(SharedDevices, AnImportShowsTheBytesAtOneAddressUntilItsLastClose) {
   const unsigned char nine = 9;
   ASSERT_EQ(CU(cuMemcpyHtoD_v2)(address, &nine, 1), 0);
   ASSERT_EQ(CU(cuStreamSynchronize)(nullptr), 0);
-  EXPECT_EQ(peer_says("read", theirs), "9");
+  EXPECT_EQ(peer_.tell_of("read", theirs), "9");
   EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), 0);
   EXPECT_EQ(from_device<unsigned char>(address, 1)[0], 9) << "opened twice, closed once";
   EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), 0);
@@ -93,20 +74,20 @@ TEST_F(SharedDevices, AnImportShowsTheBytesAtOneAddressUntilItsLastClose) {
 }
 
 TEST_F(SharedDevices, AHandleOfAFreedAllocationCanMeanTheNextOne) {
-  const std::uint64_t first = tell("alloc 2097152");
-  const CUipcHandle handle = shared_by_peer(first);
-  EXPECT_EQ(peer_says("free", first), "ok");
+  const std::uint64_t first = peer_.allocate(2097152);
+  const CUipcHandle handle = peer_.share(first);
+  EXPECT_EQ(peer_.tell_of("free", first), "ok");
   CUdeviceptr address = 0;
   EXPECT_EQ(CU(cuIpcOpenMemHandle_v2)(&address, handle, 1), 1);
-  const CUipcHandle next = shared_by_peer(tell("alloc 2097152"));
+  const CUipcHandle next = peer_.share(peer_.allocate(2097152));
   EXPECT_EQ(std::memcmp(&handle, &next, sizeof handle), 0);
 }
 
 TEST_F(SharedDevices, AHandleOfASmallAllocationShowsItsWholeBlock) {
-  const std::uint64_t first = tell("alloc 1000");
-  const std::uint64_t second = tell("alloc 1000");
-  ASSERT_EQ(peer_says("fill " + std::to_string(first) + " 1000", 3), "ok");
-  const CUdeviceptr address = open(shared_by_peer(second));
+  const std::uint64_t first = peer_.allocate(1000);
+  const std::uint64_t second = peer_.allocate(1000);
+  peer_.fill(first, 1000, 3);
+  const CUdeviceptr address = open(peer_.share(second));
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   ASSERT_EQ(CU(cuMemGetAddressRange_v2)(&base, &bytes, address), 0);
@@ -128,21 +109,21 @@ TEST_F(SharedDevices, AProcessCannotOpenItsOwnHandleNorAForgedOne) {
 }
 
 TEST_F(SharedDevices, TheOwnerMustNotFreeWhatIsOpen) {
-  const std::uint64_t theirs = tell("alloc 2097152");
-  const CUdeviceptr address = open(shared_by_peer(theirs));
-  EXPECT_EQ(peer_says("free", theirs), "") << "the peer is gone";
+  const std::uint64_t theirs = peer_.allocate(2097152);
+  const CUdeviceptr address = open(peer_.share(theirs));
+  EXPECT_EQ(peer_.tell_of("free", theirs), "") << "the peer is gone";
   EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), 0);
 }
 
 TEST_F(SharedDevices, MemoryOfADeadOwnerStaysUntilItIsClosedAndIsChargedToTheImporter) {
-  const std::uint64_t theirs = tell("alloc 8388608");
-  ASSERT_EQ(peer_says("fill " + std::to_string(theirs) + " 8388608", 5), "ok");
-  const std::uint64_t other = tell("alloc 8388608");
-  const CUipcHandle never_opened = shared_by_peer(other);
-  const CUdeviceptr address = open(shared_by_peer(theirs));
-  EXPECT_EQ(tell("charged"), 16 * kMiB);
+  const std::uint64_t theirs = peer_.allocate(8388608);
+  peer_.fill(theirs, 8388608, 5);
+  const std::uint64_t other = peer_.allocate(8388608);
+  const CUipcHandle never_opened = peer_.share(other);
+  const CUdeviceptr address = open(peer_.share(theirs));
+  EXPECT_EQ(peer_.number("charged"), 16 * kMiB);
   EXPECT_EQ(fake().charged(), 0u);
-  peer_->kill();
+  peer_.kill();
   EXPECT_EQ(from_device<unsigned char>(address + 8 * kMiB - 1, 1)[0], 5);
   EXPECT_EQ(fake().charged(), 8 * kMiB);
   CUdeviceptr late = 0;
@@ -153,13 +134,13 @@ TEST_F(SharedDevices, MemoryOfADeadOwnerStaysUntilItIsClosedAndIsChargedToTheImp
 
 TEST_F(SharedDevices, AStreamWaitsForAnotherProcesssEvent) {
   CUevent event = nullptr;
-  ASSERT_EQ(CU(cuIpcOpenEventHandle)(&event, handle_of(peer_->tell("event"))), 0);
+  ASSERT_EQ(CU(cuIpcOpenEventHandle)(&event, peer_.handle("event")), 0);
   EXPECT_EQ(CU(cuEventQuery)(event), 0) << "never recorded";
-  ASSERT_EQ(peer_->tell("record"), "ok");
+  ASSERT_EQ(peer_.tell("record"), "ok");
   ASSERT_EQ(CU(cuStreamWaitEvent)(stream_, event, 0), 0);
   EXPECT_EQ(CU(cuEventQuery)(event), 600);
   EXPECT_EQ(CU(cuStreamQuery)(stream_), 600);
-  ASSERT_EQ(peer_->tell("finish"), "ok");
+  ASSERT_EQ(peer_.tell("finish"), "ok");
   EXPECT_EQ(CU(cuStreamSynchronize)(stream_), 0);
   EXPECT_EQ(CU(cuEventQuery)(event), 0);
   EXPECT_EQ(CU(cuEventDestroy_v2)(event), 0);
@@ -170,10 +151,10 @@ TEST_F(SharedDevicesDeathTest, AStreamThatWaitsForADeadProcessNeverEndsAndHoldsU
   EXPECT_EXIT(
       {
         CUevent event = nullptr;
-        const int opened = CU(cuIpcOpenEventHandle)(&event, handle_of(peer_->tell("event")));
-        if (opened != 0 || peer_->tell("record") != "ok") ::_exit(1);
+        const int opened = CU(cuIpcOpenEventHandle)(&event, peer_.handle("event"));
+        if (opened != 0 || peer_.tell("record") != "ok") ::_exit(1);
         if (CU(cuStreamWaitEvent)(stream_, event, 0) != 0) ::_exit(2);
-        peer_->kill();
+        peer_.kill();
         const CUdeviceptr memory = allocate(100);
         std::atomic<bool> freed{false};
         std::thread([&] {
@@ -196,7 +177,7 @@ TEST_F(SharedDevices, UuidsTellWhichDevicesAreTheSame) {
   ASSERT_EQ(CU(cuDeviceGetUuid_v2)(&second, 1), 0);
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
   // The first device of the other process is the second device of this process.
-  const CUdeviceptr address = open(shared_by_peer(tell("alloc 2097152")));
+  const CUdeviceptr address = open(peer_.share(peer_.allocate(2097152)));
   int ordinal = -1;
   ASSERT_EQ(CU(cuPointerGetAttribute)(&ordinal, 9, address), 0);
   EXPECT_EQ(ordinal, 1);

@@ -78,12 +78,16 @@ Ended run_program(const std::vector<std::string>& arguments) {
 
 AgentProcess::AgentProcess(const std::vector<std::string>& flags, const std::string& pool_bytes)
     : directory_(make_directory()) {
-  std::vector<std::string> arguments{program("mc-agent"), "--runtime-dir", directory_,
-                                     "--pool-bytes",      pool_bytes,      "--keep-seconds",
-                                     option_time(20)};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  const Fd output(::open((directory_ + "/log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  pid_ = start(arguments, output.get());
+  arguments_ = {program("mc-agent"), "--runtime-dir",  directory_,     "--pool-bytes",
+                pool_bytes,          "--keep-seconds", option_time(20)};
+  arguments_.insert(arguments_.end(), flags.begin(), flags.end());
+  start_agent();
+}
+
+void AgentProcess::start_agent() {
+  const Fd output(
+      ::open((directory_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  pid_ = start(arguments_, output.get());
   EXPECT_TRUE(connect_unix(socket(), kWatchdogNs)) << log();
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   while (alive() && now_ns() < deadline_ns && !pools_have_memory(order(pool_memory_question()))) {
@@ -103,9 +107,16 @@ int AgentProcess::stop() {
   return code;
 }
 
+void AgentProcess::crash() {
+  ::kill(pid_, SIGKILL);
+  wait_for(pid_, kWatchdogNs);
+  start_agent();
+}
+
 bool AgentProcess::alive() const {
-  int status = 0;
-  return ::waitpid(pid_, &status, WNOHANG) == 0;
+  siginfo_t end{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         end.si_pid == 0;
 }
 
 std::size_t AgentProcess::fd_count() const {

@@ -51,8 +51,13 @@ class AgentProcess {
   std::string log() const;
   // Ends the agent with SIGTERM and returns the exit code.
   int stop();
+  // Kills the agent, and starts the next one.
+  void crash();
 
  private:
+  void start_agent();
+
+  std::vector<std::string> arguments_;
   std::string directory_;
   pid_t pid_ = -1;
 };

@@ -130,6 +130,18 @@ TEST(OptionsTest, EveryOptionCanBeSetByEverySource) {
   }
 }
 
+TEST(OptionsTest, GpusAreAListOfNumbersOrAWord) {
+  for (const char* gpus : {"auto", "none", "0", "3,0,63"}) {
+    EXPECT_TRUE(load("", {{"gpus", gpus}})) << gpus;
+  }
+  for (const char* gpus : {"", ",", "all", "0,0", "-1", "64", "1x", "auto,1", "0 1"}) {
+    EXPECT_THAT(error_of(load("", {{"gpus", gpus}})), HasSubstr("gpus")) << gpus;
+  }
+  EXPECT_EQ(numbers_of_gpus("3,0").value(), (std::vector<int>{3, 0}));
+  EXPECT_EQ(numbers_of_gpus("none").value(), std::vector<int>());
+  EXPECT_EQ(numbers_of_gpus("auto").value(), std::nullopt);
+}
+
 TEST(OptionsTest, AWrongValueIsRefusedEvenWhenAFlagOverridesIt) {
   EXPECT_THAT(error_of(load("arenas = 65", {{"arenas", "2"}})), HasSubstr("agent.toml, line 1"));
 }

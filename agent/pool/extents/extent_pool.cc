@@ -233,6 +233,7 @@ void ExtentPool::order_next_chunk() {
     const std::uint64_t have = arenas_[arena]->size_granules() * kGranuleBytes;
     const std::uint64_t target = arena_target(arena);
     if (have >= target) continue;
+    if (may_grow_ && !may_grow_()) return;
     const std::uint64_t most = have == 0 ? kFirstChunkBytes : kChunkBytes;
     next_arena_ = arena + 1;
     reserver_->order({Reserver::Job::kReserve,

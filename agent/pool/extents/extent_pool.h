@@ -144,6 +144,8 @@ class ExtentPool {
   void collapse_first(std::function<std::optional<Elsewhere>()> next) {
     collapse_first_ = std::move(next);
   }
+  // The pool takes memory from the system only while this is true; asked again at retry_growth().
+  void grow_if(std::function<bool()> may_grow) { may_grow_ = std::move(may_grow); }
   // Pages cannot be touched during the move, so the move only runs while the agent is idle.
   void set_idle(bool idle);
   bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
@@ -186,6 +188,7 @@ class ExtentPool {
   std::size_t next_stray_ = 0;                  // the arena that give_back_strays() looked at last
   std::vector<std::uint64_t> collapsed_bytes_;  // by arena: bytes moved into huge pages
   std::function<std::optional<Elsewhere>()> collapse_first_;
+  std::function<bool()> may_grow_;
   bool may_collapse_ = false;
   bool idle_ = false;
   bool blocked_ = false;

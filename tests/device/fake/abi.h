@@ -41,6 +41,24 @@ struct CUmemAccessDesc {
   CUmemLocation location;
   int flags;
 };
+struct CUmemcpy2d {  // CUDA_MEMCPY2D
+  std::size_t srcXInBytes;
+  std::size_t srcY;
+  int srcMemoryType;
+  const void* srcHost;
+  CUdeviceptr srcDevice;
+  void* srcArray;
+  std::size_t srcPitch;
+  std::size_t dstXInBytes;
+  std::size_t dstY;
+  int dstMemoryType;
+  void* dstHost;
+  CUdeviceptr dstDevice;
+  void* dstArray;
+  std::size_t dstPitch;
+  std::size_t WidthInBytes;
+  std::size_t Height;
+};
 struct CUmemcpyAttributes {
   int srcAccessOrder;
   CUmemLocation srcLocHint;
@@ -164,6 +182,7 @@ int cuMemcpyHtoD_v2(CUdeviceptr device, const void* host, std::size_t bytes);
 int cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
 int cuMemcpyDtoHAsync_v2(void* host, CUdeviceptr device, std::size_t bytes, CUstream stream);
 int cuMemcpyHtoDAsync_v2(CUdeviceptr device, const void* host, std::size_t bytes, CUstream stream);
+int cuMemcpy2DAsync_v2(const CUmemcpy2d* copy, CUstream stream);
 int cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
                        CUmemcpyAttributes* attributes, std::size_t* firsts,
                        std::size_t attribute_count, std::size_t* failed, CUstream stream);

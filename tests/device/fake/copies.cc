@@ -137,6 +137,29 @@ int cuMemcpyHtoDAsync_v2(CUdeviceptr device, const void* from, std::size_t bytes
                     bytes, stream);
 }
 
+int cuMemcpy2DAsync_v2(const CUmemcpy2d* copy, CUstream stream) {
+  const Entry entry("cuMemcpy2DAsync_v2");
+  if (entry.error() != kSuccess) return entry.error();
+  constexpr int kHostType = 1;
+  constexpr int kDeviceType = 2;
+  for (const int type : {copy->srcMemoryType, copy->dstMemoryType}) {
+    if (type != kHostType && type != kDeviceType) return kInvalidValue;
+  }
+  const bool from_host = copy->srcMemoryType == kHostType;
+  const bool to_host = copy->dstMemoryType == kHostType;
+  const CUdeviceptr from = from_host ? host(copy->srcHost) : copy->srcDevice;
+  const CUdeviceptr to = to_host ? host(copy->dstHost) : copy->dstDevice;
+  for (std::size_t row = 0; row < copy->Height; ++row) {
+    const int error =
+        start_copy(entry, to + (copy->dstY + row) * copy->dstPitch + copy->dstXInBytes,
+                   to_host ? Side::kHost : Side::kDevice,
+                   from + (copy->srcY + row) * copy->srcPitch + copy->srcXInBytes,
+                   from_host ? Side::kHost : Side::kDevice, copy->WidthInBytes, stream);
+    if (error != kSuccess) return error;
+  }
+  return kSuccess;
+}
+
 int cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
                        CUmemcpyAttributes* attributes, std::size_t* firsts,
                        std::size_t attribute_count, std::size_t* failed, CUstream stream) {

@@ -6,6 +6,8 @@
 //   free ADDRESS
 //   fill ADDRESS BYTES VALUE   each byte gets the value
 //   read ADDRESS               answers with a byte
+//   chunks COUNT               maps chunks of 2 MiB; answers with an address
+//   export NUMBER              answers with a descriptor of this chunk
 //   share ADDRESS              answers with a handle in hexadecimal
 //   open HANDLE                answers with an address
 //   close ADDRESS
@@ -75,6 +77,16 @@ class Peer {
       return result(error, std::to_string(address));
     }
     if (command == "free") return result(CU(cuMemFree_v2)(number));
+    if (command == "chunks") {
+      const int error = make_chunks(number, &address);
+      return result(error, std::to_string(address));
+    }
+    if (command == "export") {
+      int descriptor = -1;
+      const int error = CU(cuMemExportToShareableHandle)(&descriptor, chunks_.at(number),
+                                                         mc::fake::kPosixHandle, 0);
+      return result(error, std::to_string(descriptor));
+    }
     if (command == "share") {
       const int error = CU(cuIpcGetMemHandle)(&handle, number);
       return result(error, hexadecimal(handle));
@@ -115,6 +127,22 @@ class Peer {
     return result(error);
   }
 
+  int make_chunks(std::size_t count, CUdeviceptr* address) {
+    constexpr std::size_t kBytes = 2 << 20;
+    CUmemAllocationProp prop{};
+    prop.type = 1;
+    prop.requestedHandleTypes = mc::fake::kPosixHandle;
+    prop.location = {1, 0};
+    const CUmemAccessDesc access{{1, 0}, 3};
+    int error = CU(cuMemAddressReserve)(address, count * kBytes, 0, 0, 0);
+    for (std::size_t i = 0; i < count && error == 0; ++i) {
+      error = CU(cuMemCreate)(&chunks_.emplace_back(), kBytes, &prop, 0);
+      if (error == 0) error = CU(cuMemMap)(*address + i * kBytes, kBytes, 0, chunks_.back(), 0);
+    }
+    if (error == 0) error = CU(cuMemSetAccess)(*address, count * kBytes, &access, 1);
+    return error;
+  }
+
   // The event is complete after "finish".
   int record() {
     busy_ = true;
@@ -127,6 +155,7 @@ class Peer {
   }
 
   CUstream stream_ = nullptr;
+  std::vector<CUphysical> chunks_;
   CUevent event_ = nullptr;
   bool busy_ = false;
 };
