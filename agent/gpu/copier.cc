@@ -103,9 +103,10 @@ Status Copier::submit(std::span<const Copy> copies, std::uint64_t tag) {
   if (!current.status().ok()) return current.status();
   for (std::size_t i = 0; i < copies.size();) {
     Copy copy = copies[i++];
-    while (i < copies.size() && copies[i].to_device == copy.to_device &&
+    while (i < copies.size() && !copy.apart && copies[i].to_device == copy.to_device &&
            copies[i].device == copy.device + copy.bytes &&
            copies[i].host == copy.host + copy.bytes) {
+      copy.apart = copies[i].apart;
       copy.bytes += copies[i++].bytes;
     }
     if (copy.bytes == 0) continue;

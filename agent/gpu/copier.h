@@ -29,6 +29,7 @@ struct Copy {
   std::uint64_t device = 0;  // the address in this process
   std::byte* host = nullptr;
   std::uint64_t bytes = 0;
+  bool apart = false;  // the next copy is of another registration or allocation
 };
 
 class Copier {
@@ -41,7 +42,8 @@ class Copier {
   ~Copier();
 
   // Begins the copies; poll() returns the tag when all have ended. Neighbours on both sides become
-  // one copy. No copy may cross the end of a registration of host memory (PinnedMemory).
+  // one copy, unless they are apart: no copy may cross the end of a registration of host memory
+  // (PinnedMemory), or of an allocation.
   // Errors: MC_DEVICE_FAILED; copies that had begun then end before the tag of a later group.
   Status submit(std::span<const Copy> copies, std::uint64_t tag);
   // Adds the tags of groups that have ended. Errors: MC_DEVICE_FAILED: the device is lost to this

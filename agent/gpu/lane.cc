@@ -129,12 +129,15 @@ Status Lane::add(const shm::LaneCopy& copy, Imports& imports, Started* started) 
   const Imports::Name name{client_, copy.allocation};
   const auto address = imports.use(name, copy.device_offset, copy.bytes);
   if (!address) return address.error();
+  if (!started->copies.empty() && started->used.back() != name) started->copies.back().apart = true;
   started->used.push_back(name);
   for (std::uint64_t done = 0; done < copy.bytes;) {
     const std::uint64_t at = copy.host_offset + done;
-    const std::uint64_t bytes = std::min(copy.bytes - done, host->pinned_from(at));
+    const std::uint64_t pinned = host->pinned_from(at);
+    const std::uint64_t bytes = std::min(copy.bytes - done, pinned);
     if (bytes == 0) return {MC_BUSY, "the worker has not pinned this memory yet"};
-    started->copies.push_back({to_device, *address + done, host->data() + at, bytes});
+    started->copies.push_back(
+        {to_device, *address + done, host->data() + at, bytes, bytes == pinned});
     done += bytes;
   }
   return {};

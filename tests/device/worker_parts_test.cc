@@ -95,8 +95,9 @@ TEST_F(CopierTest, NeighboursAreOneCopyAndAGroupEndsOnce) {
     copies.push_back({false, device + i * 4096, memory_ + i * 4096, 4096});
   }
   copies.push_back({false, device + 100 * 4096, memory_ + 16 * 4096, 4096});
+  copies[7].apart = true;
   ASSERT_TRUE(copier_->submit(copies, 1).ok());
-  EXPECT_EQ(calls("cuMemcpyDtoHAsync"), before + 2);
+  EXPECT_EQ(calls("cuMemcpyDtoHAsync"), before + 3);
   // An empty group ends, too.
   ASSERT_TRUE(copier_->submit({}, 2).ok());
   finish(1);
