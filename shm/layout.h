@@ -213,6 +213,16 @@ inline constexpr std::uint32_t kClientAwake = 0;
 inline constexpr std::uint32_t kClientInFutex = 1;  // wake it with a futex
 inline constexpr std::uint32_t kClientInPoll = 2;   // signal its eventfd
 
+// Why a client itself copies large pieces from and to a device, while workers copy for other clients.
+enum class OwnCopies : std::uint32_t {
+  kNone = 0,           // a worker copies
+  kNoWorker = 1,       // no worker serves the device, or the worker has ended
+  kNotRegistered = 2,  // mc_register_memory() does not know the memory, or the memory has changed
+  kNotShared = 3,      // the driver exports no handle, or the worker cannot open the handle
+  kNotPinned = 4,      // the worker has not pinned the memory of the pool
+};
+inline constexpr std::uint32_t kOwnCopiesKinds = 5;
+
 struct ChannelHeader {
   alignas(kLineBytes) Word32 agent_asleep;   // agent: 1 before the agent stops polling this ring
   Word32 epoch;                              // agent: the rings' epoch; 0: not open
@@ -222,6 +232,9 @@ struct ChannelHeader {
   Word64 hits;                               // client: reads of objects in the pool, ever
   Word64 misses;                             // client: reads of objects that were not there
   Word64 hit_bytes;                          // client: bytes of these objects
+  Word64 worker_bytes;                       // client: copied by workers of devices, ever
+  Word64 own_bytes;                          // client: copied from and to devices by itself
+  Word32 own_copies;                         // client: OwnCopies of the last large copy
   alignas(kLineBytes) Word64 padding;
 };
 static_assert(sizeof(ChannelHeader) == 4 * kLineBytes);

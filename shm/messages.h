@@ -187,7 +187,9 @@ enum class ControlType : std::uint32_t {
   kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
   // agent, unasked: the pool shrinks; the client must return its cached reservations
   kReservationCacheWanted = 9,
-  kOpenLane = 10,   // client: the UUID of a device follows. The answer has five descriptors
+  // client: the UUID of a device follows. The answer has five descriptors, and the worker's number as
+  // value
+  kOpenLane = 10,
   kGpuWorker = 11,  // a worker of a device: this connection is its link from now on
 };
 

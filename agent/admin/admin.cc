@@ -31,6 +31,10 @@ constexpr const char* kNotYours =
 constexpr std::size_t kMostSessions = 256;
 // Channels whose pins are counted for a status: 8 KiB each. The rest would delay the loop.
 constexpr std::size_t kMostPinLooks = 512;
+// By shm::OwnCopies, for mcctl doctor.
+constexpr const char* kOwnCopiesReasons[] = {"", "no_worker", "not_registered", "not_shared",
+                                             "not_pinned"};
+static_assert(std::size(kOwnCopiesReasons) == shm::kOwnCopiesKinds);
 // By EvictionReason.
 constexpr const char* kEvictionReasons[] = {"room", "capacity", "shrink", "group", "operator"};
 static_assert(std::size(kEvictionReasons) == std::size(StoreCounters{}.evictions_for));
@@ -379,6 +383,8 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   value["hits"] = u64(tenant.reads.hits);
   value["misses"] = u64(tenant.reads.misses);
   value["hit_bytes"] = u64(tenant.reads.hit_bytes);
+  value["device_copies"]["worker_bytes"] = u64(tenant.device_counts.worker_bytes);
+  value["device_copies"]["own_bytes"] = u64(tenant.device_counts.own_bytes);
   value["recovered"] = u64(counters.recovered);
   value["set_aside"] = u64(counters.set_aside);
   value["verified"] = u64(counters.verified);
@@ -395,7 +401,11 @@ Json::Value Admin::session_status(const Session& session, std::optional<std::uin
   value["label"] = session.label;
   value["namespace"] = session.tenant->name;
   Json::UInt open = 0;
-  for (const ChannelState& channel : session.channels) open += channel.open ? 1 : 0;
+  shm::OwnCopies own_copies = shm::OwnCopies::kNone;
+  for (const ChannelState& channel : session.channels) {
+    open += channel.open ? 1 : 0;
+    if (own_copies == shm::OwnCopies::kNone) own_copies = channel.own_copies;
+  }
   value["channels"] = open;
   value["connected"] = session.connection_fd >= 0;
   value["suspected"] = session.suspected;
@@ -403,6 +413,9 @@ Json::Value Admin::session_status(const Session& session, std::optional<std::uin
   value["reservations"] = u64(session.reserved().size());
   value["staging_bytes"] = u64(session.staging_bytes());
   value["contributed_bytes"] = u64(session.header()->contributed_bytes.load_relaxed());
+  value["device_copies"]["worker_bytes"] = u64(session.device_counts.worker_bytes);
+  value["device_copies"]["own_bytes"] = u64(session.device_counts.own_bytes);
+  value["device_copies"]["own_because"] = kOwnCopiesReasons[static_cast<std::size_t>(own_copies)];
   if (pins) value["pinned_objects"] = u64(*pins);
   value["requests"] = u64(session.request_count);
   value["bad_requests"] = u64(session.bad_request_count);

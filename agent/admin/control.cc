@@ -419,6 +419,7 @@ void Control::on_open_lane(const Connection& connection, std::string_view device
   }
   shm::ControlHeader header;
   header.type = static_cast<std::uint32_t>(shm::ControlType::kAnswer);
+  header.value = files->number;
   const int fds[] = {files->lane.get(), files->worker_bell.get(), files->client_bell.get(),
                      files->socket.get(), files->worker.get()};
   static_cast<void>(send_message(socket, std::as_bytes(std::span(&header, 1)), fds).ok());

@@ -57,8 +57,9 @@ GpuWorkers::~GpuWorkers() {
 
 Status GpuWorkers::attach(Fd link, Fd pidfd, pid_t pid) {
   const int fd = link.get();
+  const std::uint64_t now = now_ns();
   const std::string name =
-      std::string(kKeptPrefix) + std::to_string(pid) + "." + std::to_string(now_ns());
+      std::string(kKeptPrefix) + std::to_string(pid) + "." + std::to_string(now);
   Status status = kept_.try_keep(name, pidfd.get());
   if (!status.ok()) return status;
   status = events_.watch(fd, [this, fd] { on_message(fd); });
@@ -74,6 +75,7 @@ Status GpuWorkers::attach(Fd link, Fd pidfd, pid_t pid) {
   worker.link = std::move(link);
   worker.process = {name, std::move(pidfd)};
   worker.pid = pid;
+  worker.number = now;
   MC_FAILPOINT("workers.attached");
   return {};
 }
@@ -196,9 +198,9 @@ Result<GpuWorkers::LaneFiles> GpuWorkers::open_lane(const Session& session,
   if (!worker_bell || !client_event || !pidfd || !lane || !files.client_bell || !files.socket) {
     return fail(MC_NO_MEMORY, errno_text("descriptors of a lane", errno));
   }
-  // The client gets an epoll over the bell, as from Sessions::welcome().
+  // The client gets an epoll over the bell, as from Sessions::welcome(). Each ring is one event.
   epoll_event ring{};
-  ring.events = EPOLLIN;
+  ring.events = EPOLLIN | EPOLLET;
   ::epoll_ctl(files.client_bell.get(), EPOLL_CTL_ADD, client_event->get(), &ring);
   LinkMessage message;
   message.type = LinkType::kLane;
@@ -214,6 +216,7 @@ Result<GpuWorkers::LaneFiles> GpuWorkers::open_lane(const Session& session,
   files.lane = std::move(lane);
   files.worker_bell = std::move(*worker_bell);
   files.worker = std::move(*pidfd);
+  files.number = worker.number;
   return files;
 }
 

@@ -47,10 +47,11 @@ class GpuWorkers {
   // Descriptors of a lane, for the client, which closes these.
   struct LaneFiles {
     Fd lane;
-    Fd worker_bell;  // the client rings
-    Fd client_bell;  // an epoll, which the client polls
-    Fd socket;       // the client sends descriptors of chunks
-    Fd worker;       // pidfd: after its end no copy is under way
+    Fd worker_bell;            // the client rings
+    Fd client_bell;            // an epoll, which the client polls
+    Fd socket;                 // the client sends descriptors of chunks
+    Fd worker;                 // pidfd: after its end no copy is under way
+    std::uint64_t number = 0;  // of the worker, never used again
   };
   // Errors: MC_UNSUPPORTED (no worker serves the device), MC_BUSY (too many lanes), MC_NO_MEMORY.
   Result<LaneFiles> open_lane(const Session& session, const device::Uuid& device);
@@ -98,6 +99,7 @@ class GpuWorkers {
     Fd link;
     Process process;
     pid_t pid = 0;
+    std::uint64_t number = 0;             // time of attach()
     std::deque<gpu::LinkMessage> unsent;  // the link was full
     bool introduced = false;
     device::Uuid device{};

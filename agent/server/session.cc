@@ -97,6 +97,7 @@ Status Session::open_channel(std::uint32_t number) {
     const shm::ChannelHeader& header = state.shared->header;
     state.counted = {header.hits.load_relaxed(), header.misses.load_relaxed(),
                      header.hit_bytes.load_relaxed()};
+    state.counted_copies = {header.worker_bytes.load_relaxed(), header.own_bytes.load_relaxed()};
   }
   state.requests = shm::RingConsumer(state.shared->requests, epoch_);
   state.completions = shm::RingProducer(state.shared->completions, epoch_);
@@ -172,6 +173,13 @@ void Session::take_read_counts(std::uint32_t number) {
   take(header.hits, channel.counted.hits, tenant->reads.hits);
   take(header.misses, channel.counted.misses, tenant->reads.misses);
   take(header.hit_bytes, channel.counted.hit_bytes, tenant->reads.hit_bytes);
+  const DeviceCounts before = device_counts;
+  take(header.worker_bytes, channel.counted_copies.worker_bytes, device_counts.worker_bytes);
+  take(header.own_bytes, channel.counted_copies.own_bytes, device_counts.own_bytes);
+  tenant->device_counts.worker_bytes += device_counts.worker_bytes - before.worker_bytes;
+  tenant->device_counts.own_bytes += device_counts.own_bytes - before.own_bytes;
+  const std::uint32_t why = header.own_copies.load_relaxed();
+  channel.own_copies = static_cast<shm::OwnCopies>(why < shm::kOwnCopiesKinds ? why : 0);
 }
 
 std::size_t Session::opened_channels() const {

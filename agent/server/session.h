@@ -42,6 +42,8 @@ struct ChannelState {
   std::uint64_t last_work_ns = 0;
   std::uint32_t waiting = 0;  // requests of this channel that wait in the Server
   ReadCounts counted;         // of the client's counts, for the namespace
+  DeviceCounts counted_copies;
+  shm::OwnCopies own_copies = shm::OwnCopies::kNone;  // as the client says
 };
 
 // Only root and the agent's user may change pools.
@@ -122,6 +124,7 @@ class Session {
   std::vector<ChannelState> channels;
   bool suspected = false;
   bool ending = false;  // a GPU worker may still copy for the session (agent/devices/gpu_workers.h)
+  DeviceCounts device_counts;
   std::uint64_t left_ns = 0;  // time since when the beacon is lost and the socket closed, or 0
   std::uint64_t opened_ns = 0;
   std::uint64_t request_count = 0;

@@ -27,6 +27,11 @@ struct ReadCounts {
   std::uint64_t hits = 0, misses = 0, hit_bytes = 0;
 };
 
+// Bytes that clients copied between devices and this host's memory, as the clients count.
+struct DeviceCounts {
+  std::uint64_t worker_bytes = 0, own_bytes = 0;
+};
+
 struct Tenant {
   std::string name;
   bool isolated = false;
@@ -47,6 +52,7 @@ struct Tenant {
   std::unique_ptr<ObjectStore> store;
   std::unique_ptr<Scrubber> scrubber;
   ReadCounts reads;
+  DeviceCounts device_counts;
 
   std::uint64_t session_quota_bytes() const {
     if (quota_option_bytes != 0) return quota_option_bytes;

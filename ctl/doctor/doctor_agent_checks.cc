@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstdlib>
+#include <map>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -141,6 +144,46 @@ Verdict check_clocks(const AgentFacts& agent) {
                   agent.clock_ahead_ms > 0 ? "ahead of" : "behind"),
       "let chrony or systemd-timesyncd set the clock: if two hosts store a key at the same time, "
       "the host whose clock is ahead wins"};
+}
+
+Verdict check_gpus(const HostFacts& host, const AgentFacts& agent) {
+  const std::string name = "gpus";
+  if (!agent.answered) return {name, Health::kOk, fmt::format("{} on this host", host.gpus), {}};
+  if (agent.gpu_workers < host.gpus) {
+    return {name, Health::kWarn,
+            fmt::format("{} of {} have a worker (mc-gpu); clients of the others copy through host "
+                        "memory themselves",
+                        agent.gpu_workers, host.gpus),
+            "systemctl enable --now mc-gpu@0 and so on, or gpus = \"auto\" without systemd; "
+            "journalctl -u 'mc-gpu@*' tells why a worker ends"};
+  }
+  if (agent.own_copies_of.empty()) {
+    return {name,
+            Health::kOk,
+            fmt::format("{} on this host, {} with a worker", host.gpus, agent.gpu_workers),
+            {}};
+  }
+  const std::map<std::string_view, std::array<const char*, 2>> reasons{
+      {"no_worker",
+       {"no worker served the client's GPU",
+        "systemctl status 'mc-gpu@*'; the client's GPU needs one"}},
+      {"not_registered",
+       {"the memory is not registered, or has changed since",
+        "the client calls mc_register_memory() for the memory of its KV cache"}},
+      {"not_shared",
+       {"the driver does not share the memory with mc-gpu",
+        "no MIG and no exclusive compute mode; in containers: PIDs that differ from the worker's; "
+        "memory of cuMemCreate needs descriptors as a handle type"}},
+      {"not_pinned",
+       {"mc-gpu has not pinned that part of the pool",
+        "wait until mcctl status shows the whole pool as pinned; LimitMEMLOCK=infinity in "
+        "mc-gpu@.service"}}};
+  const auto reason = reasons.find(agent.own_copies_because);
+  if (reason == reasons.end())
+    return {name, Health::kWarn, agent.own_copies_because, "mcctl status"};
+  return {name, Health::kWarn,
+          agent.own_copies_of + " copies GPU memory itself: " + reason->second[0],
+          reason->second[1]};
 }
 
 Verdict check_transports(const HostFacts& host, const AgentFacts& agent) {

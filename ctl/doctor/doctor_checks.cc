@@ -226,12 +226,13 @@ std::vector<Verdict> check_kernel_features(const KernelFeatures& features) {
 std::vector<Verdict> all_checks(const HostFacts& host, const KernelFeatures& kernel,
                                 const AgentFacts& agent) {
   std::vector<Verdict> out{
-      check_agent(agent),     check_agent_version(agent), check_masters(agent),
-      check_members(agent),   check_clocks(agent),        check_transports(host, agent),
-      check_directory(agent), check_socket(agent),        check_systemd(host),
-      check_memory(host),     check_dev_shm(host, agent), check_huge_pages(host),
-      check_shmem_huge(host), check_memlock(host),        check_open_files(host),
-      check_cpus(host),       check_clocksource(host),    check_kernel_version(host)};
+      check_agent(agent),        check_agent_version(agent), check_masters(agent),
+      check_members(agent),      check_clocks(agent),        check_transports(host, agent),
+      check_gpus(host, agent),   check_directory(agent),     check_socket(agent),
+      check_systemd(host),       check_memory(host),         check_dev_shm(host, agent),
+      check_huge_pages(host),    check_shmem_huge(host),     check_memlock(host),
+      check_open_files(host),    check_cpus(host),           check_clocksource(host),
+      check_kernel_version(host)};
   const std::vector<Verdict> features = check_kernel_features(kernel);
   out.insert(out.end(), features.begin(), features.end());
   return out;

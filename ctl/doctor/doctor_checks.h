@@ -41,6 +41,7 @@ Verdict check_agent_version(const AgentFacts& agent);
 Verdict check_masters(const AgentFacts& agent);
 Verdict check_members(const AgentFacts& agent);
 Verdict check_clocks(const AgentFacts& agent);  // of all hosts
+Verdict check_gpus(const HostFacts& host, const AgentFacts& agent);
 Verdict check_transports(const HostFacts& host, const AgentFacts& agent);
 
 std::vector<Verdict> all_checks(const HostFacts& host, const KernelFeatures& kernel,

@@ -162,6 +162,11 @@ HostFacts probe_host(const AgentFacts& agent) {
   for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
     out.rdma_devices += (out.rdma_devices.empty() ? "" : ", ") + device.path().filename().string();
   }
+  for (const auto& file : std::filesystem::directory_iterator("/dev", none)) {
+    const std::string path = file.path().filename();
+    const bool numbered = path.size() > 6 && path.find_first_not_of("0123456789", 6) == path.npos;
+    if (path.starts_with("nvidia") && numbered) ++out.gpus;
+  }
   out.systemd_runs = path_facts("/run/systemd/system").is_directory;
   for (const char* folder : {"/etc/systemd/system", "/run/systemd/system",
                              "/usr/lib/systemd/system", "/lib/systemd/system"}) {
@@ -193,6 +198,14 @@ AgentFacts probe_agent(const Context& context) {
   out.ready = flag_field(*answer, "ready");
   out.pid = number_field(*answer, "pid");
   out.version = text_field(*answer, "version");
+  out.gpu_workers = array_field(*answer, "gpu_workers").size();
+  for (const Json::Value& session : array_field(*answer, "sessions")) {
+    const std::string because = text_field(field(session, "device_copies"), "own_because");
+    if (because.empty()) continue;
+    out.own_copies_of = text_field(session, "label") + " (pid " + text_field(session, "pid") + ")";
+    out.own_copies_because = because;
+    break;
+  }
   const auto ask = [&](const char* verb) {
     request["verb"] = verb;
     return client::admin_call(out.socket, request, std::min(timeout_ns(context), kLongestWaitNs));

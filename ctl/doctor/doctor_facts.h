@@ -39,6 +39,7 @@ struct HostFacts {
   double cpu_quota = 0;    // of the control group, in CPUs; 0: no quota
   std::string clocksource;
   std::string rdma_devices;  // separated by commas; an EFA counts
+  std::uint32_t gpus = 0;    // /dev/nvidia0, ...
   bool systemd_runs = false;
   std::string unit_file;  // empty: not found
 };
@@ -83,6 +84,10 @@ struct AgentFacts {
   // Of the member whose wall clock differs most from this host's; 0: no other clock is known.
   std::int64_t clock_ahead_ms = 0;
   std::string clock_of;  // "id at address"
+  std::uint32_t gpu_workers = 0;
+  // A client that copies device memory by itself, and why (own_because of mcctl status).
+  std::string own_copies_of;  // "LABEL (pid N)"; empty: none does
+  std::string own_copies_because;
   std::string one_sided;
   std::string one_sided_devices;
   std::string one_sided_obstacles;

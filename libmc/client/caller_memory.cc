@@ -1,79 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libmc/client/caller_memory.h"
 
+#include <algorithm>
 #include <cstring>
 
-#include "libmc/base/checksum.h"
+#include "libmc/client/device/device_copies.h"
 
 namespace mc::client {
 
 namespace {
 
-// The device that owns the range; kHost without a driver.
-Result<int> device_of(const std::byte* address, std::uint64_t bytes) {
-  const device::Driver* const driver = device::Driver::found();
-  return driver == nullptr ? device::kHost : device::device_of(*driver, address, bytes);
-}
-Status copy_to_host(int device, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  return device::copy_to_host(*device::Driver::found(), device, to, from, bytes);
-}
-Status copy_to_device(int device, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  return device::copy_to_device(*device::Driver::found(), device, to, from, bytes);
-}
-
-Status copy_from_caller(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  const auto device = device_of(from, bytes);
-  if (!device) return device.error();
-  if (*device != device::kHost) {
-    return copy_to_host(*device, to, from, bytes);
-  }
-  std::memcpy(to, from, bytes);
-  return {};
+bool is_on_device(const void* address) {
+  const auto device = device::device_of(*device::Driver::found(), address, 0);
+  return device && *device != device::kHost;
 }
 
 }  // namespace
 
-Status copy_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint64_t* sum) {
-  const auto device = device_of(from, bytes);
-  if (!device) return device.error();
-  if (*device == device::kHost) {
-    *sum = copy_and_checksum(*sum, to, from, bytes);
-    return {};
-  }
-  const Status copied = copy_to_host(*device, to, from, bytes);
-  if (copied.ok()) *sum = checksum(*sum, to, bytes);
-  return copied;
+bool is_any_on_device(const mc_slice* pieces, std::size_t count) {
+  return may_be_devices() && std::any_of(pieces, pieces + count, [](const mc_slice& piece) {
+           return is_on_device(piece.data);
+         });
 }
 
-Status copy_to_caller_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes,
-                              std::uint64_t* sum) {
-  const auto device = device_of(to, bytes);
-  if (!device) return device.error();
-  if (*device == device::kHost) {
-    *sum = copy_out_and_checksum(*sum, to, from, bytes);
-    return {};
-  }
-  *sum = checksum(*sum, from, bytes);
-  return copy_to_device(*device, to, from, bytes);
+bool is_any_on_device(const mc_span* pieces, std::size_t count) {
+  return may_be_devices() && std::any_of(pieces, pieces + count, [](const mc_span& piece) {
+           return is_on_device(piece.data);
+         });
 }
 
-Status gather(std::byte* to, const mc_slice* pieces, std::size_t count) {
+Status CallerCopies::enter(const void* callers, std::uint64_t bytes) {
+  device_ = device::kHost;
+  if (!may_be_devices()) return {};
+  const auto device = device::device_of(*device::Driver::found(), callers, bytes);
+  if (!device) return device.error();
+  device_ = *device;
+  if (device_ == device::kHost) return {};
+  // A list is of one device.
+  if (!listed_.empty() && listed_device_ != device_) {
+    if (Status status = run(); !status.ok()) return status;
+  }
+  listed_device_ = device_;
+  return {};
+}
+
+void CallerCopies::take(std::byte* shared, const std::byte* callers, std::uint64_t bytes) {
+  if (device_ != device::kHost) return list(callers, shared, bytes);
+  std::memcpy(shared, callers, bytes);
+}
+
+void CallerCopies::give(std::byte* callers, const std::byte* shared, std::uint64_t bytes) {
+  if (device_ != device::kHost) return list(callers, shared, bytes);
+  std::memcpy(callers, shared, bytes);
+}
+
+void CallerCopies::list(const std::byte* callers, const std::byte* shared, std::uint64_t bytes) {
+  // Only copies from a device write to the shared memory, which take() got for writing.
+  listed_.push_back(
+      {reinterpret_cast<std::uint64_t>(callers), const_cast<std::byte*>(shared), bytes});
+}
+
+Status CallerCopies::run() {
+  if (listed_.empty()) return {};
+  const Status status = channel_.devices().copy(listed_device_, direction_, listed_);
+  listed_.clear();
+  return status;
+}
+
+Status gather(Channel& channel, std::byte* to, const mc_slice* pieces, std::size_t count) {
+  CallerCopies copies(channel, device::Direction::kFromDevice);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto* from = static_cast<const std::byte*>(pieces[i].data);
-    if (Status copied = copy_from_caller(to, from, pieces[i].size); !copied.ok()) return copied;
+    if (Status status = copies.enter(pieces[i].data, pieces[i].size); !status.ok()) return status;
+    copies.take(to, static_cast<const std::byte*>(pieces[i].data), pieces[i].size);
     to += pieces[i].size;
   }
-  return {};
-}
-
-Status copy_to_caller(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  const auto device = device_of(to, bytes);
-  if (!device) return device.error();
-  if (*device != device::kHost) {
-    return copy_to_device(*device, to, from, bytes);
-  }
-  std::memcpy(to, from, bytes);
-  return {};
+  return copies.run();
 }
 
 }  // namespace mc::client

@@ -17,6 +17,7 @@
 #include "libmc/base/mutex.h"
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
+#include "libmc/client/device/device_copies.h"
 #include "libmc/device/driver.h"
 
 namespace mc::client {
@@ -168,6 +169,15 @@ Status Client::open_channel(AgentLink& link, std::uint32_t number, std::uint64_t
   return answer ? Status() : answer.error();
 }
 
+Result<std::unique_ptr<WorkerLane>> Client::open_lane(const device::Uuid& device) {
+  const Current now = current();
+  const MutexLock lock(control_mutex_);
+  auto answer = ask(*now.connection.link, shm::ControlType::kOpenLane, 0, kHelloTimeoutNs,
+                    {reinterpret_cast<const char*>(device.bytes), sizeof device.bytes});
+  if (!answer) return fail(answer.error());
+  return WorkerLane::open(std::move(answer->fds), {answer->value, now.connection.memory->serial});
+}
+
 // ---- Connection ---------------------------------------------------------------------------------
 
 // One in so many reads is verified; 0: none.
@@ -273,7 +283,19 @@ Status Client::start() {
   return {};
 }
 
+// The memory may be freed after the client's end.
+void Client::close_registered_memory() {
+  if (inherited_by_fork() || !lost().ok()) return;
+  const auto memories = registrations_.remove_all();
+  if (memories.empty()) return;
+  auto use = channel(now_ns() + kMaxBackoffNs);
+  for (const auto& memory : memories) {
+    if (use) (*use)->devices().close(*memory);
+  }
+}
+
 Client::~Client() {
+  close_registered_memory();
   if (watcher_.joinable()) {
     signal_eventfd(stop_event_.get());
     watcher_.join();
@@ -509,8 +531,9 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   const std::uint64_t wait_ns = std::max(deadline_ns - now_time, kHelloTimeoutNs);
   auto answer = ask(*now.connection.link, shm::ControlType::kOpenStaging, staging_bytes_, wait_ns);
   if (!answer) return fail(answer.error());
-  if (!answer->fd) return fail(MC_INTERNAL, "the agent sent no staging memory");
-  auto mapping = Mapping::map(answer->fd.get(), answer->value, Mapping::Access::kReadWrite);
+  if (answer->fds.empty()) return fail(MC_INTERNAL, "the agent sent no staging memory");
+  auto mapping =
+      Mapping::map(answer->fds.front().get(), answer->value, Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   mapping->forget_in_children();
   const MutexLock lock(mutex_);

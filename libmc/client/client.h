@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "libmc/base/mutex.h"
+#include "libmc/client/device/worker_lane.h"
 #include "libmc/client/session/channel.h"
 #include "libmc/client/session/connection.h"
 #include "libmc/client/session/staging.h"
@@ -92,6 +93,9 @@ class Client {
   void add_queue(CompletionQueue* queue);
   void forget_queue(CompletionQueue* queue);
   Status open_channel(AgentLink& link, std::uint32_t number, std::uint64_t deadline_ns);
+  // Opens a lane to the worker of a device. Errors: MC_UNSUPPORTED (there is no worker), MC_BUSY.
+  Result<std::unique_ptr<WorkerLane>> open_lane(const device::Uuid& device);
+  Registrations& registrations() { return registrations_; }
 
   // The session memory, of this or an earlier connection, that contains a pin slot; null if none
   // does.
@@ -125,6 +129,7 @@ class Client {
   void nudge_queues();
   void give_back_reservation_cache(const Current& now);
   void give_back_through(Channel& channel, const Current& now);
+  void close_registered_memory();
   void reconnect();
   void adopt(Connection connection);
   bool let_go_of_old_memory();
@@ -146,6 +151,7 @@ class Client {
   std::shared_ptr<Staging> staging_ MC_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Staging>> old_staging_ MC_GUARDED_BY(mutex_);
   Mutex control_mutex_;  // serialises questions on the socket
+  Registrations registrations_;
 
   std::shared_ptr<Registry> registry_;
   std::unique_ptr<Channel> shared_channel_;

@@ -250,7 +250,8 @@ void PutBatch::keep_values() {
     mc_put_item& item = items_[i];
     if (i >= next_ && is_open(i)) {
       values_[i].resize(value_bytes(item));
-      if (Status copied = gather(values_[i].data(), item.pieces, item.piece_count); !copied.ok()) {
+      if (Status copied = gather(channel_, values_[i].data(), item.pieces, item.piece_count);
+          !copied.ok()) {
         end(i, copied);
       }
       value_pieces_[i] = {values_[i].data(), values_[i].size()};

@@ -18,26 +18,58 @@ namespace mc::client {
 
 namespace {
 
-// Copies a range of a pinned object's spans into the caller's pieces, and continues the sum if there
-// is one. REQUIRES: the pieces have room. Errors: those of copies to devices.
-mc_status scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
-                  std::uint64_t length, const mc_span* pieces, std::uint64_t* sum) {
+// Calls take(to, from, bytes) for each part of a range of a pinned object's spans and the caller's
+// pieces, and before the parts of a piece enter(piece, bytes). REQUIRES: the pieces have room.
+template <typename Enter, typename Take>
+void for_each_part(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
+                   std::uint64_t length, const mc_span* pieces, Enter enter, Take take) {
   std::size_t span = 0;
   while (span < span_count && offset >= spans[span].size) offset -= spans[span++].size;
   std::size_t piece_at = 0;
   while (length > 0 && span < span_count) {
+    if (piece_at == 0) enter(pieces->data, std::min<std::uint64_t>(pieces->size, length));
     const std::uint64_t step =
         std::min({length, spans[span].size - offset, pieces->size - piece_at});
-    std::byte* const to = static_cast<std::byte*>(pieces->data) + piece_at;
-    const std::byte* const from = static_cast<const std::byte*>(spans[span].data) + offset;
-    const Status copied = sum == nullptr ? copy_to_caller(to, from, step)
-                                         : copy_to_caller_and_sum(to, from, step, sum);
-    if (!copied.ok()) return copied.code();
+    take(static_cast<std::byte*>(pieces->data) + piece_at,
+         static_cast<const std::byte*>(spans[span].data) + offset, step);
     length -= step;
     if ((offset += step) == spans[span].size) offset = 0, ++span;
     if ((piece_at += step) == pieces->size) piece_at = 0, ++pieces;
   }
-  return MC_OK;
+}
+
+// Copies a range of a pinned object's spans into host memory, and continues the sum if there is one.
+void scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
+             std::uint64_t length, const mc_span* pieces, std::uint64_t* sum) {
+  for_each_part(
+      spans, span_count, offset, length, pieces, [](void*, std::uint64_t) {},
+      [sum](std::byte* to, const std::byte* from, std::uint64_t bytes) {
+        if (sum == nullptr) {
+          std::memcpy(to, from, bytes);
+        } else {
+          *sum = copy_out_and_checksum(*sum, to, from, bytes);
+        }
+      });
+}
+
+// The same for pieces of which some are memory of devices. Errors: those of CallerCopies.
+[[gnu::noinline]] Status scatter_to_devices(Channel& channel, const mc_slice* spans,
+                                            std::size_t span_count, std::uint64_t offset,
+                                            std::uint64_t length, const mc_span* pieces,
+                                            std::uint64_t* sum) {
+  CallerCopies copies(channel, device::Direction::kToDevice);
+  Status status;
+  for_each_part(
+      spans, span_count, offset, length, pieces,
+      [&](void* piece, std::uint64_t bytes) {
+        if (status.ok()) status = copies.enter(piece, bytes);
+      },
+      [&](std::byte* to, const std::byte* from, std::uint64_t bytes) {
+        if (!status.ok()) return;
+        if (sum != nullptr) *sum = checksum(*sum, from, bytes);
+        copies.give(to, from, bytes);
+      });
+  return status.ok() ? copies.run() : status;
 }
 
 // Continues the sum over a range of a pinned object's spans.
@@ -80,7 +112,7 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
 
 // The uncommon reads: ranges, several pieces, objects of several extents, buffers that are too
 // small, and all reads whose address may be device memory.
-[[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
+[[gnu::noinline]] mc_status read_pieces(Channel& channel, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
                                         std::uint64_t offset, std::uint64_t* length,
                                         std::uint64_t* sum) {
@@ -92,11 +124,15 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
     return MC_BUFFER_TOO_SMALL;
   }
   mc_slice spans[MC_MAX_EXTENTS];
-  const std::size_t count = spans_of(memory, found, spans);
+  const std::size_t count = spans_of(channel.memory(), found, spans);
   if (count == 0) return MC_CORRUPT;
   if (sum != nullptr) sum_range(spans, count, 0, offset, sum);
-  const mc_status status = scatter(spans, count, offset, wanted, pieces, sum);
-  if (status != MC_OK) return status;
+  if (is_any_on_device(pieces, piece_count)) {
+    const Status status = scatter_to_devices(channel, spans, count, offset, wanted, pieces, sum);
+    if (!status.ok()) return status.code();
+  } else {
+    scatter(spans, count, offset, wanted, pieces, sum);
+  }
   if (sum != nullptr) sum_range(spans, count, offset + wanted, most - wanted, sum);
   *length = wanted;
   return MC_OK;
@@ -145,7 +181,7 @@ constexpr int kReadTries = 8;
     *length = found.length;
   } else {
     status =
-        read_pieces(memory, found, pieces, piece_count, offset, length, verifies ? &sum : nullptr);
+        read_pieces(channel, found, pieces, piece_count, offset, length, verifies ? &sum : nullptr);
   }
   const bool differs = verifies && status == MC_OK && sum != found.checksum;
   if (!memory.index.holds(found.entry, shm::sequence_of(found.version))) [[unlikely]] {
@@ -344,9 +380,7 @@ mc_status mc_view_copy(const mc_view* view, void* to) noexcept try {
   const std::size_t count = mc_view_spans(view, spans, MC_MAX_EXTENTS);
   std::uint64_t sum = memory->index.entry(view->entry).hash.load_relaxed();
   const mc_span whole{to, view->length};
-  const mc_status copied =
-      client::scatter(spans, count, 0, view->length, &whole, verifies ? &sum : nullptr);
-  if (copied != MC_OK) return client::set_error(copied);
+  client::scatter(spans, count, 0, view->length, &whole, verifies ? &sum : nullptr);
   if (const mc_status status = mc_view_check(view); status != MC_OK) return status;
   if (!verifies || sum == view->checksum) return MC_OK;
   channel->report_damage(view->entry);

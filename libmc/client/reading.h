@@ -35,9 +35,10 @@ mc_status read_whole(Channel& channel, mc_slice key, void* buffer, std::size_t c
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
                       mc_view* view);
 // For objects that are already pinned. read_pieces() sets *length as read_object() does. sum: null, or
-// the hash of the key, which becomes the sum of the whole object's bytes.
+// the hash of the key, which becomes the sum of the whole object's bytes. REQUIRES: the object is in
+// the memory of the channel's session.
 // view_spans() returns false if the extents are invalid.
-mc_status read_pieces(const Memory& memory, const shm::FoundObject& found, const mc_span* pieces,
+mc_status read_pieces(Channel& channel, const shm::FoundObject& found, const mc_span* pieces,
                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length,
                       std::uint64_t* sum);
 bool view_spans(const Memory& memory, const shm::FoundObject& found, mc_view* view);

@@ -121,7 +121,7 @@ void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, 
 mc_status read_fetched(Channel& channel, const FetchedObject& fetched, const mc_span* pieces,
                        std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
   const mc_status status =
-      read_pieces(channel.memory(), fetched.found, pieces, piece_count, offset, length, nullptr);
+      read_pieces(channel, fetched.found, pieces, piece_count, offset, length, nullptr);
   shm::clear_pin(*fetched.pin);
   return status;
 }

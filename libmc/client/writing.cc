@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/client/caller_memory.h"
@@ -113,27 +114,82 @@ std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging
 
 // ---- The steps of a put -------------------------------------------------------------------------
 
-[[gnu::hot]] Status write_to_pool(const Channel& channel, const Reserved& reserved,
-                                  std::uint64_t hash, const mc_slice* pieces,
-                                  std::size_t piece_count, Put& put) {
+namespace {
+
+// The places of a value in the extents of a reservation, in order.
+class Places {
+ public:
+  Places(const Memory& memory, const Reserved& reserved)
+      : pool_(memory.pool_for_writing()), extent_(reserved.extents) {}
+
+  struct Place {
+    std::byte* to;
+    std::uint64_t bytes;
+  };
+  // At most so many bytes.
+  Place next(std::uint64_t most) {
+    const std::uint64_t step = std::min(most, extent_->length_bytes - at_);
+    const Place place{pool_ + extent_->offset_bytes + at_, step};
+    if ((at_ += step) == extent_->length_bytes) at_ = 0, ++extent_;
+    return place;
+  }
+
+ private:
+  std::byte* const pool_;
+  const shm::ExtentRecord* extent_;
+  std::uint64_t at_ = 0;
+};
+
+// The sum is of the bytes in the pool, which only the copies' end brings.
+[[gnu::noinline]] Status write_from_devices(Channel& channel, Places places, const mc_slice* pieces,
+                                            std::size_t piece_count, std::uint64_t* sum) {
+  CallerCopies copies(channel, device::Direction::kFromDevice);
+  Places summed = places;
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < piece_count; ++i) {
+    const auto* from = static_cast<const std::byte*>(pieces[i].data);
+    if (Status status = copies.enter(from, pieces[i].size); !status.ok()) return status;
+    for (std::uint64_t left = pieces[i].size; left > 0;) {
+      const auto [to, step] = places.next(left);
+      copies.take(to, from, step);
+      from += step;
+      left -= step;
+    }
+    length += pieces[i].size;
+  }
+  if (Status status = copies.run(); !status.ok()) return status;
+  while (length > 0) {
+    const auto [at, step] = summed.next(length);
+    *sum = checksum(*sum, at, step);
+    length -= step;
+  }
+  return {};
+}
+
+}  // namespace
+
+[[gnu::hot]] Status write_to_pool(Channel& channel, const Reserved& reserved, std::uint64_t hash,
+                                  const mc_slice* pieces, std::size_t piece_count, Put& put) {
   const Memory& memory = channel.memory();
   for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
     memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
   }
   std::uint64_t sum = hash;
-  std::uint32_t extent = 0;
-  std::uint64_t at = 0;
-  for (std::size_t i = 0; i < piece_count; ++i) {
-    const auto* from = static_cast<const std::byte*>(pieces[i].data);
-    std::uint64_t left = pieces[i].size;
-    while (left > 0) {
-      const shm::ExtentRecord& to = reserved.extents[extent];
-      const std::uint64_t step = std::min(left, to.length_bytes - at);
-      std::byte* const place = memory.pool_for_writing() + to.offset_bytes + at;
-      if (Status copied = copy_and_sum(place, from, step, &sum); !copied.ok()) return copied;
-      from += step;
-      left -= step;
-      if ((at += step) == to.length_bytes) at = 0, ++extent;
+  Places places(memory, reserved);
+  if (is_any_on_device(pieces, piece_count)) [[unlikely]] {
+    if (Status copied = write_from_devices(channel, places, pieces, piece_count, &sum);
+        !copied.ok()) {
+      return copied;
+    }
+  } else {
+    for (std::size_t i = 0; i < piece_count; ++i) {
+      const auto* from = static_cast<const std::byte*>(pieces[i].data);
+      for (std::uint64_t left = pieces[i].size; left > 0;) {
+        const auto [to, step] = places.next(left);
+        sum = copy_and_checksum(sum, to, from, step);
+        from += step;
+        left -= step;
+      }
     }
   }
   put.fields.entry = reserved.id.entry;
@@ -145,10 +201,9 @@ std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging
   return {};
 }
 
-Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging,
-                        std::uint64_t offset, const mc_slice* pieces, std::size_t piece_count,
-                        Put& put) {
-  if (Status copied = gather(staging->at(offset), pieces, piece_count); !copied.ok()) {
+Status write_to_staging(Channel& channel, std::shared_ptr<Staging> staging, std::uint64_t offset,
+                        const mc_slice* pieces, std::size_t piece_count, Put& put) {
+  if (Status copied = gather(channel, staging->at(offset), pieces, piece_count); !copied.ok()) {
     staging->free(offset);
     return copied;
   }

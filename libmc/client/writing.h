@@ -90,13 +90,12 @@ std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging
 // Copies and sums the value. hash: of the key, in this session. Channel::submit() orders these
 // copies before any later request of this thread. Errors: those of copies from devices
 // (caller_memory.h); the caller then keeps the reservation.
-Status write_to_pool(const Channel& channel, const Reserved& reserved, std::uint64_t hash,
+Status write_to_pool(Channel& channel, const Reserved& reserved, std::uint64_t hash,
                      const mc_slice* pieces, std::size_t piece_count, Put& put);
 // Copies the value to an allocated range, which the put then owns. Errors: as above; the range is
 // then free again.
-Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging,
-                        std::uint64_t offset, const mc_slice* pieces, std::size_t piece_count,
-                        Put& put);
+Status write_to_staging(Channel& channel, std::shared_ptr<Staging> staging, std::uint64_t offset,
+                        const mc_slice* pieces, std::size_t piece_count, Put& put);
 
 // Asks the agent to publish the puts; with kFlagGroup all or nothing. All lie in the pool, or all
 // in staging. host: of puts in staging, another host to hold the objects. Errors: MC_BUSY,

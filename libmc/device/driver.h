@@ -74,11 +74,15 @@ struct Calls {
   int (*copy_2d_async)(const Copy2d* copy, void* stream);
   int (*host_register)(void* host, std::size_t bytes, unsigned flags);
   int (*host_unregister)(void* host);
+  int (*get_memory_handle)(IpcHandle* handle, std::uint64_t address);
   int (*open_memory)(std::uint64_t* address, IpcHandle handle, unsigned flags);
   int (*close_memory)(std::uint64_t address);
   int (*reserve_addresses)(std::uint64_t* address, std::size_t bytes, std::size_t alignment,
                            std::uint64_t wanted, unsigned long long flags);
   int (*free_addresses)(std::uint64_t address, std::size_t bytes);
+  int (*retain_chunk)(unsigned long long* handle, void* address);
+  int (*export_chunk)(void* descriptor, unsigned long long handle, int type,
+                      unsigned long long flags);
   int (*import_chunk)(unsigned long long* handle, void* descriptor, int type);
   int (*map_chunk)(std::uint64_t address, std::size_t bytes, std::size_t offset,
                    unsigned long long handle, unsigned long long flags);
@@ -93,6 +97,7 @@ struct Calls {
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_query)(void* event);
+  int (*event_synchronize)(void* event);
   int (*module_load_data)(void** module, const void* image);
   int (*module_unload)(void* module);
   int (*module_get_function)(void** function, void* module, const char* name);

@@ -19,6 +19,14 @@ inline constexpr int kHost = -1;
 // lies on another device).
 Result<int> device_of(const Driver& driver, const void* address, std::uint64_t size_bytes);
 
+// A piece of a copy between the memory of a device and host memory.
+struct DevicePiece {
+  std::uint64_t device = 0;
+  std::byte* host = nullptr;
+  std::uint64_t bytes = 0;
+};
+enum class Direction : std::uint8_t { kFromDevice, kToDevice };
+
 // Both return after the bytes have arrived. Errors: MC_DEVICE_FAILED with the driver's error.
 Status copy_to_host(const Driver& driver, int device, std::byte* host, const std::byte* from,
                     std::uint64_t bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls for engines that pass plain addresses: one call moves many objects, and gathers or scatters
-//   each object from or to several addresses.
+//   each object from or to several addresses. Registrations of device memory.
 // Threads: any Python thread. Owns: nothing.
 // Trusts: the addresses, which must be memory of this process while the call runs.
 //   memory_is_mapped() checks an address approximately.
@@ -288,8 +288,30 @@ void bind_ranges(nb::module_& module) {
       .def("__len__", &AddressRanges::count);
 }
 
+namespace {
+
+void register_memory(const Client& self, nb::handle buffer) {
+  const CorePtr core = self.core();
+  const HeldBytes bytes(buffer, HeldBytes::Access::kRead);
+  check(run(false, [&] { return mc_register_memory(core->client(), bytes.data(), bytes.size()); }));
+}
+
+void unregister_memory(const Client& self, nb::handle buffer) {
+  const CorePtr core = self.core();
+  const HeldBytes bytes(buffer, HeldBytes::Access::kRead);
+  check(run(false, [&] { return mc_unregister_memory(core->client(), bytes.data()); }));
+}
+
+}  // namespace
+
 void bind_addresses(nb::class_<Client>& client) {
   client
+      .def("register_memory", &register_memory, nb::arg("buffer"),
+           nb::sig("def register_memory(self, buffer: object) -> None"),
+           "Lets the worker of the GPU (mc-gpu) copy this tensor's memory; host memory: no effect.")
+      .def("unregister_memory", &unregister_memory, nb::arg("buffer"),
+           nb::sig("def unregister_memory(self, buffer: object) -> None"),
+           "Call once per register_memory(), before the memory is freed.")
       .def(
           "put_addresses", &put_addresses, nb::arg("keys"), nb::arg("addresses"), nb::arg("sizes"),
           nb::kw_only(), nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,

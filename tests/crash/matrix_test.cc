@@ -28,10 +28,10 @@ constexpr int kMostRuns = 5;
 bool long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
 // Failpoints that only an agent in a cluster or with GPUs reaches; tests/cluster and
-// tests/hostile/gpu_worker_test.cc kill there.
+// tests/hostile/gpu_*_test.cc kill there.
 bool is_tested_elsewhere(const std::string& name) {
-  return std::ranges::any_of(std::array{"fetch.", "gather.", "gpu.", "serve_unpublished.",
-                                        "striper.", "stripes.", "workers."},
+  return std::ranges::any_of(std::array{"client.lane", "fetch.", "gather.", "gpu.",
+                                        "serve_unpublished.", "striper.", "stripes.", "workers."},
                              [&](const char* part) { return name.starts_with(part); });
 }
 

@@ -33,6 +33,17 @@ class PeerProcess : public LineProcess {
     tell("fill " + std::to_string(address) + " " + std::to_string(bytes) + " " +
          std::to_string(value));
   }
+  void paint(std::uint64_t address, std::uint64_t bytes, int seed) {
+    EXPECT_EQ(tell(place("paint", address, bytes) + std::to_string(seed)), "ok");
+  }
+  // "ok": the bytes are those of paint().
+  std::string check(std::uint64_t address, std::uint64_t bytes, int seed) {
+    return tell(place("check", address, bytes) + std::to_string(seed));
+  }
+  // "COMMAND ADDRESS BYTES "
+  static std::string place(const std::string& command, std::uint64_t address, std::uint64_t bytes) {
+    return command + " " + std::to_string(address) + " " + std::to_string(bytes) + " ";
+  }
   // A descriptor of the chunk with this number, in this process.
   Fd chunk(int which) {
     const auto theirs = static_cast<int>(number("export " + std::to_string(which)));

@@ -47,10 +47,13 @@ TEST(Driver, TheTableHasTheSignaturesOfTheFunctions) {
   EXPECT_EQ(text_of(&Calls::copy_2d_async), of.at("cuMemcpy2DAsync_v2"));
   EXPECT_EQ(text_of(&Calls::host_register), of.at("cuMemHostRegister_v2"));
   EXPECT_EQ(text_of(&Calls::host_unregister), of.at("cuMemHostUnregister"));
+  EXPECT_EQ(text_of(&Calls::get_memory_handle), of.at("cuIpcGetMemHandle"));
   EXPECT_EQ(text_of(&Calls::open_memory), of.at("cuIpcOpenMemHandle_v2"));
   EXPECT_EQ(text_of(&Calls::close_memory), of.at("cuIpcCloseMemHandle"));
   EXPECT_EQ(text_of(&Calls::reserve_addresses), of.at("cuMemAddressReserve"));
   EXPECT_EQ(text_of(&Calls::free_addresses), of.at("cuMemAddressFree"));
+  EXPECT_EQ(text_of(&Calls::retain_chunk), of.at("cuMemRetainAllocationHandle"));
+  EXPECT_EQ(text_of(&Calls::export_chunk), of.at("cuMemExportToShareableHandle"));
   EXPECT_EQ(text_of(&Calls::import_chunk), of.at("cuMemImportFromShareableHandle"));
   EXPECT_EQ(text_of(&Calls::map_chunk), of.at("cuMemMap"));
   EXPECT_EQ(text_of(&Calls::unmap_chunk), of.at("cuMemUnmap"));
@@ -63,6 +66,7 @@ TEST(Driver, TheTableHasTheSignaturesOfTheFunctions) {
   EXPECT_EQ(text_of(&Calls::event_destroy), of.at("cuEventDestroy_v2"));
   EXPECT_EQ(text_of(&Calls::event_record), of.at("cuEventRecord"));
   EXPECT_EQ(text_of(&Calls::event_query), of.at("cuEventQuery"));
+  EXPECT_EQ(text_of(&Calls::event_synchronize), of.at("cuEventSynchronize"));
   EXPECT_EQ(text_of(&Calls::module_load_data), of.at("cuModuleLoadData"));
   EXPECT_EQ(text_of(&Calls::module_unload), of.at("cuModuleUnload"));
   EXPECT_EQ(text_of(&Calls::module_get_function), of.at("cuModuleGetFunction"));

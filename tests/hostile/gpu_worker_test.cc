@@ -15,8 +15,7 @@
 #include <random>
 
 #include "device/client_lane.h"
-#include "device/peer_process.h"
-#include "hostile/agent_process.h"
+#include "hostile/gpu_host.h"
 #include "hostile/hostile_session.h"
 #include "patience.h"
 
@@ -24,9 +23,7 @@ namespace mc::hostile {
 namespace {
 
 using device::testing::ClientLane;
-using device::testing::PeerProcess;
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kTheirBytes = 2 * kMiB;
 
 std::size_t fds_of(int pid) {
@@ -34,46 +31,12 @@ std::size_t fds_of(int pid) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class GpuWorker : public ::testing::Test {
+class GpuWorker : public GpuHost {
  protected:
   GpuWorker() {
-    folder_ = make_directory();
-    ::setenv("MC_FAKE_DRIVER", folder_.c_str(), 1);
-    const std::string library = MC_FAKE_DRIVER_LIBRARY;
-    ::setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(), 1);
-    peer_ = std::make_unique<PeerProcess>();
     theirs_ = peer_->allocate(kTheirBytes);
     peer_->fill(theirs_, kTheirBytes, 8);
   }
-  ~GpuWorker() override {
-    worker_.reset();
-    agent_.reset();
-    peer_.reset();
-    remove_directory(folder_);
-  }
-  void start_agent(const std::string& gpus, const std::string& failpoints = "") {
-    if (!failpoints.empty()) ::setenv("MC_FAILPOINTS", failpoints.c_str(), 1);
-    agent_ = std::make_unique<AgentProcess>(std::vector<std::string>{"--gpus=" + gpus});
-    ::unsetenv("MC_FAILPOINTS");
-  }
-  // A worker that the agent has not started.
-  void start_worker(const std::string& failpoints = "") {
-    if (!failpoints.empty()) ::setenv("MC_FAILPOINTS", failpoints.c_str(), 1);
-    worker_ = std::make_unique<LineProcess>(
-        std::vector<std::string>{program("mc-gpu"), "--socket", agent_->socket()});
-    ::unsetenv("MC_FAILPOINTS");
-  }
-  // The pid of a worker that serves, and is another one than this.
-  int worker_pid(int other_than = 0) {
-    int pid = 0;
-    EXPECT_TRUE(until([&] {
-      const Json::Value workers = agent_->ask("status")["gpu_workers"];
-      if (!workers.empty()) pid = workers[0]["pid"].asInt();
-      return pid != 0 && pid != other_than;
-    })) << agent_->log();
-    return pid;
-  }
-  Json::Value counters() { return agent_->ask("status")["gpu_workers"][0]; }
   // The answer to the wish for a lane; empty: the agent is gone.
   static Message ask_for_lane(const HostileSession& session, unsigned device) {
     struct {
@@ -134,9 +97,6 @@ class GpuWorker : public ::testing::Test {
         Mapping::map(session.pool_fds()[0].get(), offset + 1, Mapping::Access::kRead).value();
     return std::to_integer<int>(pool.data()[offset]);
   }
-  bool all_sessions_have_ended() {
-    return until([&] { return agent_->ask("status")["sessions"].empty(); });
-  }
   std::uint64_t pool_bytes() {
     return agent_->ask("status")["namespaces"][0]["reserved_bytes"].asUInt64();
   }
@@ -148,10 +108,6 @@ class GpuWorker : public ::testing::Test {
     EXPECT_FALSE(agent_->order(request).isMember("error"));
   }
 
-  std::string folder_;
-  std::unique_ptr<AgentProcess> agent_;
-  std::unique_ptr<LineProcess> worker_;
-  std::unique_ptr<PeerProcess> peer_;
   std::uint64_t theirs_ = 0;
   Fd worker_end_;
 };
@@ -315,6 +271,25 @@ TEST_F(GpuWorker, AClientThatTakesTheRingsOfItsBellBlocksNoWorker) {
   EXPECT_EQ(worker_pid(), pid);
 }
 
+TEST_F(GpuWorker, CopiesMayCrossAndMeetTheEndsOfPinnedPieces) {
+  start_agent("0");
+  HostileSession session(agent_->socket());
+  ASSERT_TRUE(session.open_channel());
+  const auto lane = open_lane(session);
+  ASSERT_NE(lane, nullptr);
+  ASSERT_EQ(open_memory(*lane), MC_OK);
+  constexpr std::uint64_t kEnd = 16 * kMiB;  // PinnedMemory::kPieceBytes
+  ASSERT_EQ(copy(*lane, item(kEnd - 2048, 4096)), MC_OK);
+  EXPECT_EQ(byte_at(session, kEnd - 2048), 8);
+  EXPECT_EQ(byte_at(session, kEnd + 2047), 8);
+  shm::LaneCopy second = item(2 * kEnd, 4096);
+  second.device_offset = 4096;
+  ASSERT_EQ(copy(*lane, second), MC_OK) << "the memory is pinned";
+  ASSERT_EQ(lane->copy({item(2 * kEnd - 4096, 4096), second}), MC_OK);
+  EXPECT_EQ(byte_at(session, 2 * kEnd - 1), 8);
+  EXPECT_EQ(byte_at(session, 2 * kEnd + 4095), 8);
+}
+
 TEST_F(GpuWorker, CopiesMemoryThatItsOwnerMadeOfChunks) {
   start_agent("0");
   HostileSession session(agent_->socket());
@@ -412,7 +387,7 @@ TEST_P(GpuWorkerDies, AndNothingIsLostOrHeld) {
   }
   start_worker();
   copy_once();
-  worker_.reset();
+  workers_.clear();
   EXPECT_TRUE(until([&] { return counters().isNull(); }));
   EXPECT_EQ(peer_->tell_of("free", theirs_), "ok") << "no process has the memory open";
 }

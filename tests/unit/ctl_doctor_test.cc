@@ -122,6 +122,26 @@ TEST(CtlDoctor, TheOneSidedTransportIsShownWithItsObstacles) {
   EXPECT_NE(check_transports(host, agent).finding.find("locked memory"), std::string::npos);
 }
 
+TEST(CtlDoctor, AGpuWithoutWorkerAndAClientThatCopiesByItselfAreShown) {
+  HostFacts host = good_host();
+  AgentFacts agent = good_agent();
+  EXPECT_EQ(check_gpus(host, agent).health, Health::kOk);
+  host.gpus = 8;
+  agent.gpu_workers = 7;
+  EXPECT_EQ(check_gpus(host, agent).health, Health::kWarn);
+  EXPECT_EQ(check_gpus(host, agent).finding.substr(0, 9), "7 of 8 ha");
+  agent.gpu_workers = 8;
+  EXPECT_EQ(check_gpus(host, agent).health, Health::kOk);
+  agent.own_copies_of = "vllm (pid 7)";
+  for (const char* because : {"no_worker", "not_registered", "not_shared", "not_pinned"}) {
+    agent.own_copies_because = because;
+    const Verdict verdict = check_gpus(host, agent);
+    EXPECT_EQ(verdict.health, Health::kWarn);
+    EXPECT_EQ(verdict.finding.find("vllm (pid 7) copies GPU memory itself: "), 0u);
+    EXPECT_FALSE(verdict.remedy.empty());
+  }
+}
+
 TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesTheProcess) {
   HostFacts facts = good_host();
   facts.memlock_bytes = 8 << 20;

@@ -11,6 +11,7 @@
 #include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/client/client.h"
+#include "libmc/client/device/device_copies.h"
 #include "shm/doorbell.h"
 
 namespace mc::client {
@@ -26,6 +27,19 @@ constexpr std::uint64_t kSleepSliceNs = 20000000;
 constexpr std::uint32_t kUncachedAtOnce = 64;
 
 }  // namespace
+
+Channel::Channel(Client* client, std::uint32_t number, std::uint64_t reads_per_check)
+    : client_(client),
+      number_(number),
+      reads_per_check_(reads_per_check),
+      reads_until_check_(reads_per_check) {}
+
+Channel::~Channel() = default;
+
+DeviceCopies& Channel::devices() {
+  if (!devices_) devices_ = std::make_unique<DeviceCopies>(*client_, *this);
+  return *devices_;
+}
 
 // ---- Sessions -----------------------------------------------------------------------------------
 

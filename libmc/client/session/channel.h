@@ -26,6 +26,7 @@
 namespace mc::client {
 
 class Client;
+class DeviceCopies;
 class Staging;
 
 // Names a reservation in requests: see shm/messages.h.
@@ -47,11 +48,8 @@ struct Reserved {
 class Channel {
  public:
   // reads_per_check: one in so many reads compares the bytes with their checksum; 0: none.
-  Channel(Client* client, std::uint32_t number, std::uint64_t reads_per_check)
-      : client_(client),
-        number_(number),
-        reads_per_check_(reads_per_check),
-        reads_until_check_(reads_per_check) {}
+  Channel(Client* client, std::uint32_t number, std::uint64_t reads_per_check);
+  ~Channel();
 
   const Memory& memory() const { return *memory_; }
   const std::shared_ptr<Memory>& shared_memory() const { return memory_; }
@@ -155,6 +153,20 @@ class Channel {
     shared_->header.hit_bytes.store_relaxed(hit_bytes_ += bytes);
   }
   void count_miss() { shared_->header.misses.store_relaxed(++misses_); }
+  // ---- Devices
+  DeviceCopies& devices();
+  void count_worker_copy(std::uint64_t bytes) {
+    add(shared_->header.worker_bytes, bytes);
+    shared_->header.own_copies.store_relaxed(0);
+  }
+  // why: of a copy that a worker should have done; kNone: of another one.
+  void count_own_copy(std::uint64_t bytes, shm::OwnCopies why) {
+    add(shared_->header.own_bytes, bytes);
+    if (why == shm::OwnCopies::kNone) return;
+    shared_->header.own_copies.store_relaxed(static_cast<std::uint32_t>(why));
+  }
+
+  // ---- Checks
   // Whether the next read that copies compares the bytes with their checksum.
   bool verifies_read() {
     if (--reads_until_check_ != 0) [[likely]] {
@@ -183,6 +195,9 @@ class Channel {
     std::vector<std::uint64_t> staging_offsets;
     std::vector<std::uint32_t> pin_slots;
   };
+  static void add(shm::Word64& count, std::uint64_t more) {
+    count.store_relaxed(count.load_relaxed() + more);
+  }
   void publish(Pending& pending);
   void release(std::uint32_t slot);
   // Releases a request at the end of a block, also after an exception.
@@ -206,6 +221,7 @@ class Channel {
   bool agent_is_here() const;
 
   Client* client_;
+  std::unique_ptr<DeviceCopies> devices_;  // null until the first copy
   std::uint32_t number_;
   std::shared_ptr<Memory> memory_;
   std::shared_ptr<AgentLink> link_;

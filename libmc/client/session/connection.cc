@@ -265,7 +265,7 @@ Result<Answer> ask(AgentLink& link, shm::ControlType type, std::uint64_t value,
   if (!answer) return fail(MC_VERSION_MISMATCH, "the agent gave an answer of another protocol");
   Answer result;
   result.value = answer->value;
-  if (!message->fds.empty()) result.fd = std::move(message->fds.front());
+  result.fds = std::move(message->fds);
   return result;
 }
 

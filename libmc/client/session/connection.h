@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libmc/base/fd.h"
 #include "libmc/base/memory_file.h"
@@ -102,7 +103,7 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
 
 struct Answer {
   std::uint64_t value = 0;
-  Fd fd;
+  std::vector<Fd> fds;
 };
 // Sends a control question, with an optional text, and waits for the answer.
 Result<Answer> ask(AgentLink& link, shm::ControlType type, std::uint64_t value,

@@ -202,9 +202,9 @@ MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
 /* Values of puts and buffers of gets may lie in memory of a CUDA device. The library recognises
  * device memory by its address. Each piece must lie within one allocation, or in mapped chunks of
  * one reservation without a hole (expandable segments of torch). mc_open() loads the
- * driver (libcuda.so.1) if the host has one. Copies run on the default stream and are complete when
- * the call returns. Work on other streams that uses the memory must be complete before the call.
- * MC_DEVICE_FAILED: the driver refused a copy. */
+ * driver (libcuda.so.1) if the host has one. Copies begin after the work of the default stream and are
+ * complete when the call returns. Work on other streams that uses the memory must be complete before
+ * the call. MC_DEVICE_FAILED: the driver refused a copy. */
 typedef struct mc_put_item {
   mc_slice key;
   const mc_slice* pieces; /* the value is the concatenation of the pieces */
@@ -327,6 +327,20 @@ MC_API void mc_abandon(mc_reservation* reservation) MC_NOEXCEPT;
  * again: the agent publishes no byte that was written later. */
 MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory) MC_NOEXCEPT;
 MC_API void mc_free(mc_client* client, void* memory) MC_NOEXCEPT;
+
+/* ---- Devices --------------------------------------------------------------------------------- */
+/* Registers device memory: the worker of the device (mc-gpu) then copies this memory from and to the
+ * pool, in large copies that cost the process no thread and no stream. The worker opens the whole
+ * allocation once, at the first copy. Memory that is not registered goes through pinned buffers of the
+ * calling thread, as all memory does where no worker can open it; mcctl doctor tells why. Host memory
+ * is left as it is. The same memory may be registered several times. MC_INVALID_ARGUMENT: a part of
+ * the range has no memory. */
+MC_API mc_status mc_register_memory(mc_client* client, const void* address,
+                                    size_t size) MC_NOEXCEPT;
+/* Ends one registration of the memory at the address. When the last one has ended, the worker has
+ * closed the memory, which must not be freed earlier. No call may use the memory meanwhile. mc_close()
+ * ends all registrations. */
+MC_API mc_status mc_unregister_memory(mc_client* client, const void* address) MC_NOEXCEPT;
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 /* A put whose options name the group is written at once. mc_group_commit() publishes all members of

@@ -476,6 +476,13 @@ class Client {
     if (code != MC_OK) return tl::make_unexpected(last_status(code));
     return Buffer(handle(), {static_cast<std::byte*>(memory), size});
   }
+  Status register_memory(std::span<const std::byte> memory) noexcept {
+    return last_status(mc_register_memory(handle_.get(), memory.data(), memory.size()));
+  }
+  Status unregister_memory(const void* address) noexcept {
+    return last_status(mc_unregister_memory(handle_.get(), address));
+  }
+
   Result<Group> begin_group() noexcept {
     mc_group* made = nullptr;
     const mc_status code = mc_group_begin(handle(), &made);

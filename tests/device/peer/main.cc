@@ -5,6 +5,8 @@
 //   alloc BYTES                answers with an address
 //   free ADDRESS
 //   fill ADDRESS BYTES VALUE   each byte gets the value
+//   paint ADDRESS BYTES SEED   each byte depends on the seed and on the byte's place
+//   check ADDRESS BYTES SEED   answers with the place of the first byte that differs
 //   read ADDRESS               answers with a byte
 //   chunks COUNT               maps chunks of 2 MiB; answers with an address
 //   export NUMBER              answers with a descriptor of this chunk
@@ -15,10 +17,18 @@
 //   record                     the event is complete after "finish"
 //   finish
 //   charged                    answers with the bytes that the driver charges to this process
+//   connect SOCKET             opens a client
+//   register ADDRESS BYTES
+//   unregister ADDRESS
+//   put KEY ADDRESS BYTES
+//   put_by_threads KEY ADDRESS BYTES   KEY0 to KEY7
+//   get KEY ADDRESS BYTES
+//   leave                      closes the client
 //
 // Other answers are "ok", or "error N" with the driver's error.
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 #include <sstream>
@@ -26,6 +36,7 @@
 #include <vector>
 
 #include "device/driver_library.h"
+#include "device/peer/pool_user.h"
 
 namespace {
 
@@ -65,6 +76,7 @@ class Peer {
   }
 
   std::string answer(const std::string& line) {
+    if (const auto answer = pool_.answer(line)) return *answer;
     std::istringstream words(line);
     std::string command;
     std::string first;
@@ -119,12 +131,23 @@ class Peer {
       return result(error, std::to_string(byte));
     }
     std::size_t bytes = 0;
-    int value = 0;
+    std::size_t value = 0;
     words >> bytes >> value;
-    const std::vector<char> source(bytes, static_cast<char>(value));
+    std::vector<char> source(bytes, static_cast<char>(value));
+    if (command != "fill") {
+      for (std::size_t i = 0; i < bytes; ++i) source[i] = static_cast<char>(value + i + i / 251);
+    }
+    if (command == "check") return check(address, source);
     int error = CU(cuMemcpyHtoD_v2)(address, source.data(), bytes);
     if (error == 0) error = CU(cuStreamSynchronize)(nullptr);
     return result(error);
+  }
+
+  static std::string check(std::uint64_t address, const std::vector<char>& wanted) {
+    std::vector<char> found(wanted.size());
+    const int error = CU(cuMemcpyDtoH_v2)(found.data(), address, found.size());
+    const auto differs = std::mismatch(found.begin(), found.end(), wanted.begin()).first;
+    return result(error, differs == found.end() ? "ok" : std::to_string(differs - found.begin()));
   }
 
   int make_chunks(std::size_t count, CUdeviceptr* address) {
@@ -158,6 +181,7 @@ class Peer {
   std::vector<CUphysical> chunks_;
   CUevent event_ = nullptr;
   bool busy_ = false;
+  mc::device::testing::PoolUser pool_;
 };
 
 }  // namespace

@@ -29,6 +29,18 @@ def test_any_buffer_can_be_put(client, key, value):
     assert client.get(key) == bytes(value)
 
 
+def test_memory_of_the_host_needs_no_registration(client, key):
+    memory = bytearray(1 << 20)
+    client.register_memory(memory)
+    client.put(key, memory)
+    client.unregister_memory(memory)
+    client.unregister_memory(memory)
+    with pytest.raises(TypeError):
+        client.register_memory(7)
+    with pytest.raises(mckv.InvalidArgumentError):
+        client.register_memory(b"")
+
+
 def test_numpy_arrays_are_values_and_buffers(client, key):
     numpy = pytest.importorskip("numpy")
     given = numpy.arange(1000, dtype="f4")
