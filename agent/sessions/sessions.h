@@ -32,8 +32,8 @@ class Sessions {
   using Table = std::map<std::uint64_t, std::unique_ptr<Session>>;
   using FindTenant = std::function<std::shared_ptr<Tenant>(const std::string& name)>;
 
-  // Begins the release of what others use for a session. True: nothing of the session is in use. False:
-  // done is called when nothing is.
+  // Begins the release of a session's memory by others. True: no other uses the memory. False: done is
+  // called when no other uses the memory any more.
   using Release = std::function<bool(std::uint64_t id, std::function<void()> done)>;
   // wake: signalled by a suspicion; the loop then calls handle_suspicions().
   Sessions(const Options& options, NodeState& node, KeptFiles& kept, EventLoop& events,

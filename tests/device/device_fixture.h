@@ -49,6 +49,13 @@ class DeviceTest : public ::testing::Test {
     return items;
   }
 
+  // The bytes of device memory that this process keeps. A real driver does not tell.
+  static void expect_charged(std::uint64_t bytes) {
+    if (!has_gpu()) {
+      EXPECT_EQ(fake().charged(), bytes);
+    }
+  }
+
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   std::vector<CUdeviceptr> allocated_;

@@ -34,15 +34,18 @@ TEST_F(PinnedBuffersTest, CopiesPiecesOfAllSizesBothWaysWithoutPageableCopies) {
     in.push_back({to + at, place, size});
     at += size;
   }
-  const std::uint64_t pageable = fake().pageable_copies();
+  const std::uint64_t pageable = has_gpu() ? 0 : fake().pageable_copies();
   ASSERT_TRUE((*buffers)->copy(Direction::kFromDevice, out).ok());
   EXPECT_TRUE(host == value);
   ASSERT_TRUE((*buffers)->copy(Direction::kToDevice, in).ok());
-  EXPECT_EQ(fake().pageable_copies(), pageable);
+  if (!has_gpu()) {
+    EXPECT_EQ(fake().pageable_copies(), pageable);
+  }
   EXPECT_TRUE(from_device<char>(to, all) == value);
 }
 
 TEST_F(PinnedBuffersTest, AFailedCopyLeavesNothingUnderWay) {
+  if (has_gpu()) GTEST_SKIP() << "no driver but the fake fails on demand";
   const auto buffers = PinnedBuffers::create(driver_, 0);
   ASSERT_TRUE(buffers);
   const std::vector<char> value = painted(4 * kMiB, 5);
@@ -60,6 +63,7 @@ TEST_F(PinnedBuffersTest, AFailedCopyLeavesNothingUnderWay) {
 }
 
 TEST_F(PinnedBuffersTest, ADriverThatPinsNothingIsReported) {
+  if (has_gpu()) GTEST_SKIP() << "no driver but the fake fails on demand";
   fake().fail("cuMemHostRegister", 0, 2);
   const auto buffers = PinnedBuffers::create(driver_, 0);
   fake().fail(nullptr, 0, 0);

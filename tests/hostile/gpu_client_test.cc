@@ -3,6 +3,8 @@
 // An engine puts and gets device memory through libmc, while workers and agents come, die and refuse.
 #include <signal.h>
 
+#include <utility>
+
 #include "hostile/gpu_host.h"
 
 namespace mc::hostile {
@@ -38,7 +40,7 @@ class GpuClient : public GpuHost {
     ASSERT_EQ(use("get", key, address, bytes), "MC_OK") << key;
     EXPECT_EQ(peer_->check(address, bytes, seed), "ok") << key;
   }
-  // What the only session says of its copies, when that has come to so many bytes.
+  // The counts of the only session, when the counts have come to so many bytes.
   Json::Value copies(std::uint64_t worker_bytes, std::uint64_t own_bytes) {
     Json::Value found;
     EXPECT_TRUE(until([&] {
@@ -150,15 +152,17 @@ TEST_F(GpuClient, AnIsolatedClientsPutsAreCopiedByTheWorkerToStaging) {
   serve({"--mode=isolated", "--isolated-allow-same-user=true"});
   const std::uint64_t memory = peer_->allocate(4 * kMiB);
   ASSERT_EQ(order("register", memory, 4 * kMiB), "MC_OK");
-  // The worker pins staging after the first copy.
-  put_and_get("first", memory, 4 * kMiB, 1);
+  // The worker pins staging after the first copy, which is the client's own.
+  std::uint64_t objects = 0, own_before = 0;
   EXPECT_TRUE(until([&] {
-    put_and_get("key", memory, 4 * kMiB, 2);
-    const Json::Value before = agent_->ask("status")["sessions"][0]["device_copies"];
-    put_and_get("key2", memory, 4 * kMiB, 3);
-    const Json::Value after = agent_->ask("status")["sessions"][0]["device_copies"];
-    return after["worker_bytes"].asUInt64() - before["worker_bytes"].asUInt64() >= 8 * kMiB ||
-           HasFailure();
+    put_and_get("key" + std::to_string(objects++), memory, 4 * kMiB, 1);
+    std::uint64_t own = 0;
+    EXPECT_TRUE(until([&] {
+      const Json::Value counted = agent_->ask("status")["sessions"][0]["device_copies"];
+      own = counted["own_bytes"].asUInt64();
+      return counted["worker_bytes"].asUInt64() + own == objects * 8 * kMiB;
+    }));
+    return std::exchange(own_before, own) == own || HasFailure();
   }));
 }
 

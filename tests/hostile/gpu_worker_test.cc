@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes of an agent, of a worker with the fake driver, and of clients that die or ask for what is not
-// theirs.
+// Processes of an agent, of a worker with the fake driver, and of clients that die or ask for the memory of
+// others.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -78,6 +78,12 @@ class GpuWorker : public GpuHost {
     return status;
   }
   int open_memory(ClientLane& lane) { return lane.open(1, peer_->share(theirs_), kTheirBytes); }
+  // A lane of a new session, whose worker has the peer's memory open; null: that failed.
+  std::unique_ptr<ClientLane> open_lane_and_memory(HostileSession& session) {
+    if (!session.open_channel()) return nullptr;
+    auto lane = open_lane(session);
+    return lane != nullptr && open_memory(*lane) == MC_OK ? std::move(lane) : nullptr;
+  }
   // A session's reservation of 4 KiB gets bytes of the peer's memory, and the session leaves.
   void copy_once() {
     HostileSession session(agent_->socket());
@@ -203,11 +209,10 @@ TEST_F(GpuWorker, APoolGrowsAgainWhenTheWorkersHaveUnpinnedWhatItGaveBack) {
 TEST_F(GpuWorker, WhatAClientForgesIsRefusedAndOtherClientsAreServed) {
   start_agent("0");
   HostileSession good_session(agent_->socket()), session(agent_->socket());
-  ASSERT_TRUE(good_session.open_channel() && session.open_channel());
-  const auto good = open_lane(good_session);
+  ASSERT_TRUE(session.open_channel());
+  const auto good = open_lane_and_memory(good_session);
   const auto lane = open_lane(session);
   ASSERT_TRUE(good != nullptr && lane != nullptr);
-  ASSERT_EQ(open_memory(*good), MC_OK);
   const int pid = worker_pid();
   std::minstd_rand chance(3);
   CUipcHandle forged{};
@@ -236,11 +241,10 @@ TEST_F(GpuWorker, WhatAClientForgesIsRefusedAndOtherClientsAreServed) {
 TEST_F(GpuWorker, AClientThatTakesTheRingsOfItsBellBlocksNoWorker) {
   start_agent("0");
   HostileSession good_session(agent_->socket()), session(agent_->socket());
-  ASSERT_TRUE(good_session.open_channel() && session.open_channel());
-  const auto good = open_lane(good_session);
+  ASSERT_TRUE(session.open_channel());
+  const auto good = open_lane_and_memory(good_session);
   const auto lane = open_lane(session);
   ASSERT_TRUE(good != nullptr && lane != nullptr);
-  ASSERT_EQ(open_memory(*good), MC_OK);
   const int pid = worker_pid();
   const int bell = lane->worker_bell();
   ::fcntl(bell, F_SETFL, 0);  // the worker's descriptor, too: a read without a ring would block
@@ -274,10 +278,8 @@ TEST_F(GpuWorker, AClientThatTakesTheRingsOfItsBellBlocksNoWorker) {
 TEST_F(GpuWorker, CopiesMayCrossAndMeetTheEndsOfPinnedPieces) {
   start_agent("0");
   HostileSession session(agent_->socket());
-  ASSERT_TRUE(session.open_channel());
-  const auto lane = open_lane(session);
+  const auto lane = open_lane_and_memory(session);
   ASSERT_NE(lane, nullptr);
-  ASSERT_EQ(open_memory(*lane), MC_OK);
   constexpr std::uint64_t kEnd = 16 * kMiB;  // PinnedMemory::kPieceBytes
   ASSERT_EQ(copy(*lane, item(kEnd - 2048, 4096)), MC_OK);
   EXPECT_EQ(byte_at(session, kEnd - 2048), 8);

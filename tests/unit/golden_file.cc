@@ -80,4 +80,17 @@ std::string section_text(std::string_view name, std::span<const std::byte> bytes
   return "[" + std::string(name) + "] " + std::to_string(bytes.size()) + "\n" + to_text(bytes);
 }
 
+void compare(const std::string& name, const Sections& ours) {
+  const Sections sections = read(name);
+  EXPECT_EQ(sections.size(), ours.size());
+  for (const auto& [section, bytes] : ours) {
+    const auto at = sections.find(section);
+    if (at == sections.end()) {
+      ADD_FAILURE() << "not in the golden file:\n" << section_text(section, bytes);
+      continue;
+    }
+    EXPECT_EQ(to_text(at->second), to_text(bytes)) << section;
+  }
+}
+
 }  // namespace mc::golden

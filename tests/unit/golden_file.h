@@ -23,6 +23,8 @@ using Sections = std::map<std::string, Bytes>;
 
 // The sections of tests/golden/<name>.
 Sections read(const std::string& name);
+// Fails the test unless tests/golden/<name> has these sections and no others.
+void compare(const std::string& name, const Sections& ours);
 // The rows of a section, as in the file.
 std::string to_text(std::span<const std::byte> bytes);
 // One section with its head, ready to be pasted into a new file.

@@ -57,17 +57,7 @@ std::map<std::string, golden::Bytes> lane_samples() {
 }
 
 TEST(GoldenLane, RequestsAndPlacesHaveTheBytesOfVersionOne) {
-  const auto sections = golden::read("lane-v1.txt");
-  const auto ours = lane_samples();
-  EXPECT_EQ(sections.size(), ours.size());
-  for (const auto& [name, bytes] : ours) {
-    const auto at = sections.find(name);
-    if (at == sections.end()) {
-      ADD_FAILURE() << "not in the golden file:\n" << golden::section_text(name, bytes);
-      continue;
-    }
-    EXPECT_EQ(golden::to_text(at->second), golden::to_text(bytes)) << name;
-  }
+  golden::compare("lane-v1.txt", lane_samples());
 }
 
 TEST(GoldenLane, TheDecoderReadsTheGoldenRequests) {

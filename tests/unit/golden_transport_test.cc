@@ -69,17 +69,7 @@ std::map<std::string, golden::Bytes> samples() {
 }
 
 TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionTwo) {
-  const Sections sections = golden::read("transport-v2.txt");
-  const auto ours = samples();
-  EXPECT_EQ(sections.size(), ours.size());
-  for (const auto& [name, bytes] : ours) {
-    const auto at = sections.find(name);
-    if (at == sections.end()) {
-      ADD_FAILURE() << "not in the golden file:\n" << golden::section_text(name, bytes);
-      continue;
-    }
-    EXPECT_EQ(golden::to_text(at->second), golden::to_text(bytes)) << name;
-  }
+  golden::compare("transport-v2.txt", samples());
 }
 
 TEST(GoldenTransport, TheFilesBytesAreUnderstood) {

@@ -330,11 +330,10 @@ MC_API void mc_free(mc_client* client, void* memory) MC_NOEXCEPT;
 
 /* ---- Devices --------------------------------------------------------------------------------- */
 /* Registers device memory: the worker of the device (mc-gpu) then copies this memory from and to the
- * pool, in large copies that cost the process no thread and no stream. The worker opens the whole
- * allocation once, at the first copy. Memory that is not registered goes through pinned buffers of the
- * calling thread, as all memory does where no worker can open it; mcctl doctor tells why. Host memory
- * is left as it is. The same memory may be registered several times. MC_INVALID_ARGUMENT: a part of
- * the range has no memory. */
+ * pool, and the calling thread only waits. The worker opens the whole allocation once, at the first copy.
+ * Memory that is not registered goes through pinned buffers of the calling thread, as all memory does
+ * where no worker can open it; mcctl doctor tells why. Host memory is left as it is. The same memory may
+ * be registered several times. MC_INVALID_ARGUMENT: a part of the range has no memory. */
 MC_API mc_status mc_register_memory(mc_client* client, const void* address,
                                     size_t size) MC_NOEXCEPT;
 /* Ends one registration of the memory at the address. When the last one has ended, the worker has
