@@ -11,8 +11,8 @@
 //   worker:                     waits ──► copies ──► done[slot] = stamp
 //
 //   The client's driver writes and awaits the words (cuStreamWriteValue32, cuStreamWaitValue32 with
-//   GEQ), for which the client pins the page. After the end of a worker the client itself writes the
-//   words for the waiting streams.
+//   GEQ), for which the client pins the page. After a failure, and after the end of a worker, the
+//   client copies the bytes itself, and writes the word.
 //
 // Threads: values; a thread of the client and the loop of the worker use the file.
 // Trusts: nothing. decode_lane_request() and read_copy() copy, check, and return a value or nothing.
@@ -34,7 +34,7 @@ struct alignas(kPageBytes) DeviceLane {
   alignas(kLineBytes) RingSlot requests[kRingSlots];
   RingSlot completions[kRingSlots];
   alignas(kPageBytes) Word32 ready[kRingSlots];  // written by the client and its streams
-  Word32 done[kRingSlots];                       // written by the worker, also after a failure
+  Word32 done[kRingSlots];                       // written by the worker after success
   alignas(kPageBytes) unsigned char arguments[kLaneArgumentBytes];
 };
 

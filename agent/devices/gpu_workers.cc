@@ -26,7 +26,7 @@ using gpu::LinkType;
 namespace {
 
 constexpr std::uint32_t kMaxLanes = MC_MAX_CHANNELS;  // of a session and worker
-constexpr std::uint64_t kReportEveryNs = 1'000'000'000;
+constexpr std::uint64_t kReportEveryNs = 200'000'000;
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;  // for an answer
 constexpr std::string_view kKeptPrefix = "worker.";
 

@@ -9,11 +9,9 @@ using device::Calls;
 
 namespace {
 
-constexpr unsigned kNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
-constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
-constexpr int kNotReady = 600;          // CUDA_ERROR_NOT_READY
-constexpr int kHostType = 1;            // CU_MEMORYTYPE_HOST
-constexpr int kDeviceType = 2;          // CU_MEMORYTYPE_DEVICE
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+constexpr int kHostType = 1;    // CU_MEMORYTYPE_HOST
+constexpr int kDeviceType = 2;  // CU_MEMORYTYPE_DEVICE
 constexpr std::uint64_t kLinearBytes = 32 * 1024;
 
 // Two rows of equal size, which a copy engine copies.
@@ -37,7 +35,7 @@ Result<std::unique_ptr<Copier>> Copier::create(const device::Driver& driver, int
   if (!current.status().ok()) return fail(current.status());
   std::unique_ptr<Copier> made(new Copier(driver, device));
   for (Lane& lane : made->lanes_) {
-    const Status status = driver.call<&Calls::stream_create>(&lane.stream, kNonBlocking);
+    const Status status = driver.call<&Calls::stream_create>(&lane.stream, device::kNonBlocking);
     if (!status.ok()) return fail(status);
   }
   return made;
@@ -86,7 +84,7 @@ Result<void*> Copier::take_event() {
     idle_events_.pop_back();
     return event;
   }
-  const Status status = driver_.call<&Calls::event_create>(&event, kWithoutTiming);
+  const Status status = driver_.call<&Calls::event_create>(&event, device::kWithoutTiming);
   if (!status.ok()) return fail(status);
   return event;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libmc/base/failpoint.h"
 #include "shm/doorbell.h"
 
 namespace mc::gpu {
@@ -36,7 +37,11 @@ void Lane::announce_sleep(bool asleep) {
 }
 
 void Lane::answer(const shm::LaneRequest& request, const Status& status) {
-  if (request.stamp != 0) shared().done[request.slot].store_release(request.stamp);
+  // After a failure the client copies the bytes itself before the stream goes on.
+  if (request.stamp != 0 && status.ok()) {
+    shared().done[request.slot].store_release(request.stamp);
+    MC_FAILPOINT("gpu.stream_released");
+  }
   const shm::LaneCompletion completion{request.request_id, status.code(), 0, {}};
   completions_.publish(std::bit_cast<shm::RecordWords>(completion));
 }

@@ -8,11 +8,6 @@ namespace mc::gpu {
 
 using device::Calls;
 
-namespace {
-constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE
-constexpr unsigned kReadOnly = 8;  // CU_MEMHOSTREGISTER_READ_ONLY
-}  // namespace
-
 PinnedMemory::PinnedMemory(const device::Driver& driver, int device, Mapping memory,
                            std::uint64_t part_bytes, bool writable)
     : driver_(driver),
@@ -36,9 +31,9 @@ Result<bool> PinnedMemory::grow(std::size_t part, std::uint64_t backed_bytes) {
   const std::uint64_t bytes = std::min(kPieceBytes, limit - end);
   const device::Current current(driver_, device_);
   if (!current.status().ok()) return fail(current.status());
-  const Status status =
-      driver_.call<&Calls::host_register>(static_cast<void*>(memory_.data() + start), bytes,
-                                          writable_ ? kPortable : kPortable | kReadOnly);
+  const Status status = driver_.call<&Calls::host_register>(
+      static_cast<void*>(memory_.data() + start), bytes,
+      writable_ ? device::kPortable : device::kPortable | device::kReadOnly);
   if (!status.ok()) return fail(status);
   end += bytes;
   pinned_bytes_ += bytes;

@@ -18,6 +18,7 @@
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
 #include "libmc/client/device/device_copies.h"
+#include "libmc/client/device/stream_copies.h"
 #include "libmc/device/driver.h"
 
 namespace mc::client {
@@ -169,13 +170,13 @@ Status Client::open_channel(AgentLink& link, std::uint32_t number, std::uint64_t
   return answer ? Status() : answer.error();
 }
 
-Result<std::unique_ptr<WorkerLane>> Client::open_lane(const device::Uuid& device) {
+Result<std::unique_ptr<LaneEnd>> Client::open_lane(const device::Uuid& device) {
   const Current now = current();
   const MutexLock lock(control_mutex_);
   auto answer = ask(*now.connection.link, shm::ControlType::kOpenLane, 0, kHelloTimeoutNs,
                     {reinterpret_cast<const char*>(device.bytes), sizeof device.bytes});
   if (!answer) return fail(answer.error());
-  return WorkerLane::open(std::move(answer->fds), {answer->value, now.connection.memory->serial});
+  return LaneEnd::open(std::move(answer->fds), {answer->value, now.connection.memory->serial});
 }
 
 // ---- Connection ---------------------------------------------------------------------------------
@@ -243,6 +244,7 @@ Client::Client(const mc_open_options& options, std::uint64_t reads_per_check,
       reads_per_check_(reads_per_check),
       serial_(next_serial.fetch_add(1)),
       fork_generation_(fork_generation.load()),
+      stream_reads_(std::make_shared<CopyGroup>()),
       registry_(std::make_shared<Registry>()) {
   texts_.name_space = options.name_space != nullptr ? options.name_space : "default";
   texts_.label = options.label != nullptr ? options.label : program_invocation_short_name;
@@ -283,9 +285,22 @@ Status Client::start() {
   return {};
 }
 
+StreamCopies& Client::stream_copies() {
+  const MutexLock lock(mutex_);
+  if (!stream_copies_) stream_copies_ = std::make_unique<StreamCopies>(*this);
+  return *stream_copies_;
+}
+
 // The memory may be freed after the client's end.
 void Client::close_registered_memory() {
-  if (inherited_by_fork() || !lost().ok()) return;
+  if (inherited_by_fork()) return;
+  std::unique_ptr<StreamCopies> ended;
+  {
+    const MutexLock lock(mutex_);
+    ended = std::move(stream_copies_);
+  }
+  ended.reset();
+  if (!lost().ok()) return;
   const auto memories = registrations_.remove_all();
   if (memories.empty()) return;
   auto use = channel(now_ns() + kMaxBackoffNs);

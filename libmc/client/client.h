@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "libmc/base/mutex.h"
-#include "libmc/client/device/worker_lane.h"
+#include "libmc/client/device/lane_end.h"
+#include "libmc/client/device/registrations.h"
 #include "libmc/client/session/channel.h"
 #include "libmc/client/session/connection.h"
 #include "libmc/client/session/staging.h"
@@ -44,6 +45,8 @@ using EmbeddedFactory = Result<std::unique_ptr<Connector>> (*)(const char* confi
 void set_embedded_factory(EmbeddedFactory factory);
 
 class CompletionQueue;
+class CopyGroup;
+class StreamCopies;
 
 // Use of a channel for the length of a call. A shared channel stays locked for that time.
 class ChannelUse {
@@ -94,8 +97,11 @@ class Client {
   void forget_queue(CompletionQueue* queue);
   Status open_channel(AgentLink& link, std::uint32_t number, std::uint64_t deadline_ns);
   // Opens a lane to the worker of a device. Errors: MC_UNSUPPORTED (there is no worker), MC_BUSY.
-  Result<std::unique_ptr<WorkerLane>> open_lane(const device::Uuid& device);
+  Result<std::unique_ptr<LaneEnd>> open_lane(const device::Uuid& device);
   Registrations& registrations() { return registrations_; }
+  StreamCopies& stream_copies();
+  // The reads that streams order.
+  const std::shared_ptr<CopyGroup>& stream_reads() const { return stream_reads_; }
 
   // The session memory, of this or an earlier connection, that contains a pin slot; null if none
   // does.
@@ -152,6 +158,8 @@ class Client {
   std::vector<std::shared_ptr<Staging>> old_staging_ MC_GUARDED_BY(mutex_);
   Mutex control_mutex_;  // serialises questions on the socket
   Registrations registrations_;
+  const std::shared_ptr<CopyGroup> stream_reads_;
+  std::unique_ptr<StreamCopies> stream_copies_ MC_GUARDED_BY(mutex_);  // null until the first copy
 
   std::shared_ptr<Registry> registry_;
   std::unique_ptr<Channel> shared_channel_;

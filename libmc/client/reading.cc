@@ -110,19 +110,25 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
+mc_status clip_read(std::uint64_t object_bytes, const mc_span* pieces, std::size_t piece_count,
+                    std::uint64_t offset, std::uint64_t* length) {
+  const std::uint64_t most = object_bytes - std::min(object_bytes, offset);
+  const std::uint64_t wanted = *length == 0 ? most : *length;
+  if (wanted > most || (offset > 0 && most == 0)) return MC_INVALID_ARGUMENT;
+  const bool fits = room_in(pieces, piece_count) >= wanted;
+  *length = fits ? wanted : object_bytes;
+  return fits ? MC_OK : MC_BUFFER_TOO_SMALL;
+}
+
 // The uncommon reads: ranges, several pieces, objects of several extents, buffers that are too
 // small, and all reads whose address may be device memory.
 [[gnu::noinline]] mc_status read_pieces(Channel& channel, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
                                         std::uint64_t offset, std::uint64_t* length,
                                         std::uint64_t* sum) {
-  const std::uint64_t most = found.length - std::min(found.length, offset);
-  const std::uint64_t wanted = *length == 0 ? most : *length;
-  if (wanted > most || (offset > 0 && most == 0)) return MC_INVALID_ARGUMENT;
-  if (room_in(pieces, piece_count) < wanted) {
-    *length = found.length;
-    return MC_BUFFER_TOO_SMALL;
-  }
+  const mc_status bad = clip_read(found.length, pieces, piece_count, offset, length);
+  if (bad != MC_OK) return bad;
+  const std::uint64_t wanted = *length;
   mc_slice spans[MC_MAX_EXTENTS];
   const std::size_t count = spans_of(channel.memory(), found, spans);
   if (count == 0) return MC_CORRUPT;
@@ -133,8 +139,7 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   } else {
     scatter(spans, count, offset, wanted, pieces, sum);
   }
-  if (sum != nullptr) sum_range(spans, count, offset + wanted, most - wanted, sum);
-  *length = wanted;
+  if (sum != nullptr) sum_range(spans, count, offset + wanted, found.length - offset - wanted, sum);
   return MC_OK;
 }
 

@@ -34,6 +34,10 @@ mc_status read_whole(Channel& channel, mc_slice key, void* buffer, std::size_t c
                      std::uint64_t* length);
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
                       mc_view* view);
+// The range that a read wants of an object: *length (0: to the end) becomes the bytes, and with
+// MC_BUFFER_TOO_SMALL the object's length. MC_INVALID_ARGUMENT: the range ends beyond the object.
+mc_status clip_read(std::uint64_t object_bytes, const mc_span* pieces, std::size_t piece_count,
+                    std::uint64_t offset, std::uint64_t* length);
 // For objects that are already pinned. read_pieces() sets *length as read_object() does. sum: null, or
 // the hash of the key, which becomes the sum of the whole object's bytes. REQUIRES: the object is in
 // the memory of the channel's session.

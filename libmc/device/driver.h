@@ -54,6 +54,15 @@ struct Copy2d {
   std::size_t rows;
 };
 
+// Flags of calls, and their names in CUDA.
+inline constexpr unsigned kPortable = 1;   // CU_MEMHOSTREGISTER_PORTABLE
+inline constexpr unsigned kDeviceMap = 2;  // CU_MEMHOSTREGISTER_DEVICEMAP
+inline constexpr unsigned kReadOnly = 8;   // CU_MEMHOSTREGISTER_READ_ONLY
+inline constexpr unsigned kNonBlocking =
+    1;  // CU_STREAM_NON_BLOCKING: not ordered by the default stream
+inline constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr unsigned kAtLeast = 0;        // CU_STREAM_WAIT_VALUE_GEQ: cyclic
+
 // The members have the signatures of the CUDA driver API: CUresult and CUdevice are int, CUdeviceptr
 // is an integer, and handles are pointers.
 struct Calls {
@@ -74,6 +83,7 @@ struct Calls {
   int (*copy_2d_async)(const Copy2d* copy, void* stream);
   int (*host_register)(void* host, std::size_t bytes, unsigned flags);
   int (*host_unregister)(void* host);
+  int (*get_device_pointer)(std::uint64_t* address, void* host, unsigned flags);
   int (*get_memory_handle)(IpcHandle* handle, std::uint64_t address);
   int (*open_memory)(std::uint64_t* address, IpcHandle handle, unsigned flags);
   int (*close_memory)(std::uint64_t address);
@@ -93,6 +103,11 @@ struct Calls {
   int (*stream_create)(void** stream, unsigned flags);
   int (*stream_destroy)(void* stream);
   int (*stream_synchronize)(void* stream);
+  int (*stream_is_capturing)(void* stream, int* status);  // 0: no
+  int (*stream_write_value)(void* stream, std::uint64_t address, std::uint32_t value,
+                            unsigned flags);
+  int (*stream_wait_value)(void* stream, std::uint64_t address, std::uint32_t value,
+                           unsigned flags);
   int (*event_create)(void** event, unsigned flags);
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);

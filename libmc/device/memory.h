@@ -8,6 +8,8 @@
 // Trusts: the driver.
 #pragma once
 
+#include <span>
+
 #include "libmc/device/driver.h"
 
 namespace mc::device {
@@ -25,6 +27,11 @@ struct DevicePiece {
   std::byte* host = nullptr;
   std::uint64_t bytes = 0;
 };
+inline std::uint64_t bytes_of(std::span<const DevicePiece> pieces) {
+  std::uint64_t bytes = 0;
+  for (const DevicePiece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
 enum class Direction : std::uint8_t { kFromDevice, kToDevice };
 
 // Both return after the bytes have arrived. Errors: MC_DEVICE_FAILED with the driver's error.

@@ -8,8 +8,6 @@ namespace mc::device {
 
 namespace {
 constexpr std::size_t kPageBytes = 4096;
-constexpr unsigned kPortable = 1;       // CU_MEMHOSTREGISTER_PORTABLE
-constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
 }  // namespace
 
 class PinnedBuffers::Cutter {
@@ -67,40 +65,41 @@ PinnedBuffers::~PinnedBuffers() {
   }
 }
 
-Status PinnedBuffers::copy(Direction direction, std::span<const DevicePiece> pieces) {
+Status PinnedBuffers::copy(Direction direction, std::span<const DevicePiece> pieces, void* stream) {
   const Current current(driver_, device_);
   if (!current.status().ok()) return current.status();
-  const Status status = copy_in_turns(direction, pieces);
+  const Status status = copy_in_turns(direction, pieces, stream);
   if (status.ok()) return {};
   // No copy may be under way in the buffers.
-  static_cast<void>(driver_.calls().stream_synchronize(nullptr));
+  static_cast<void>(driver_.calls().stream_synchronize(stream));
   for (Buffer& buffer : buffers_) buffer.parts.clear();
   return status;
 }
 
-Status PinnedBuffers::copy_in_turns(Direction direction, std::span<const DevicePiece> pieces) {
+Status PinnedBuffers::copy_in_turns(Direction direction, std::span<const DevicePiece> pieces,
+                                    void* stream) {
   Cutter cutter(pieces);
   for (std::size_t turn = 0;; turn ^= 1) {
     Buffer& buffer = buffers_[turn];
     if (Status status = finish(buffer, direction); !status.ok()) return status;
     if (!cutter.fill(buffer.parts)) return finish(buffers_[turn ^ 1], direction);
-    if (Status status = begin(buffer, direction); !status.ok()) return status;
+    if (Status status = begin(buffer, direction, stream); !status.ok()) return status;
   }
 }
 
-Status PinnedBuffers::begin(Buffer& buffer, Direction direction) {
+Status PinnedBuffers::begin(Buffer& buffer, Direction direction, void* stream) {
   std::byte* at = buffer.memory;
   for (const DevicePiece& part : buffer.parts) {
     if (direction == Direction::kToDevice) std::memcpy(at, part.host, part.bytes);
     const Status status = direction == Direction::kToDevice
                               ? driver_.call<&Calls::copy_to_device_async>(
-                                    part.device, static_cast<const void*>(at), part.bytes, nullptr)
+                                    part.device, static_cast<const void*>(at), part.bytes, stream)
                               : driver_.call<&Calls::copy_to_host_async>(
-                                    static_cast<void*>(at), part.device, part.bytes, nullptr);
+                                    static_cast<void*>(at), part.device, part.bytes, stream);
     if (!status.ok()) return status;
     at += part.bytes;
   }
-  return driver_.call<&Calls::event_record>(buffer.event, nullptr);
+  return driver_.call<&Calls::event_record>(buffer.event, stream);
 }
 
 Status PinnedBuffers::finish(Buffer& buffer, Direction direction) {

@@ -29,9 +29,9 @@ class PinnedBuffers {
   PinnedBuffers& operator=(const PinnedBuffers&) = delete;
   ~PinnedBuffers();
 
-  // Copies the pieces on the default stream, and returns after the bytes have arrived. Errors:
-  // MC_DEVICE_FAILED.
-  Status copy(Direction direction, std::span<const DevicePiece> pieces);
+  // Copies the pieces on the stream (null: the default stream), and returns after the bytes have
+  // arrived. Errors: MC_DEVICE_FAILED.
+  Status copy(Direction direction, std::span<const DevicePiece> pieces, void* stream = nullptr);
 
  private:
   static constexpr std::uint64_t kBufferBytes = 512 * 1024;
@@ -51,8 +51,8 @@ class PinnedBuffers {
 
   PinnedBuffers(const Driver& driver, int device, Pages memory)
       : driver_(driver), device_(device), memory_(std::move(memory)) {}
-  Status copy_in_turns(Direction direction, std::span<const DevicePiece> pieces);
-  Status begin(Buffer& buffer, Direction direction);
+  Status copy_in_turns(Direction direction, std::span<const DevicePiece> pieces, void* stream);
+  Status begin(Buffer& buffer, Direction direction, void* stream);
   Status finish(Buffer& buffer, Direction direction);
 
   const Driver& driver_;

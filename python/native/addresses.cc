@@ -38,34 +38,6 @@ PyObject* item(const nb::object& sequence, std::size_t i) {
   return PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i));
 }
 
-// Calls with (offset in the spans, offset in the piece, bytes) for every part.
-template <typename Spans, typename Piece, typename Copy>
-bool for_each_part(const Spans& spans, const Piece* pieces,
-                   const std::vector<std::uint64_t>& offsets, Copy&& copy) {
-  std::uint64_t length = 0;
-  for (const auto& span : spans) length += span.size;
-  for (std::size_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] > length || pieces[i].size > length - offsets[i]) return false;
-  }
-  for (std::size_t i = 0; i < offsets.size(); ++i) {
-    std::uint64_t at = offsets[i];
-    std::uint64_t done = 0;
-    for (const auto& span : spans) {
-      if (done == pieces[i].size) break;
-      if (at >= span.size) {
-        at -= span.size;
-        continue;
-      }
-      const std::uint64_t part = std::min<std::uint64_t>(span.size - at, pieces[i].size - done);
-      copy(reinterpret_cast<std::uintptr_t>(span.data) + at,
-           reinterpret_cast<std::uintptr_t>(pieces[i].data) + done, part);
-      done += part;
-      at = 0;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 bool memory_is_mapped(std::uint64_t address, std::uint64_t size, bool writable) {
@@ -153,20 +125,11 @@ void Pieces<Piece>::add(PyObject* address, PyObject* size) {
 template class Pieces<mc_slice>;
 template class Pieces<mc_span>;
 
-bool copy_out(const std::vector<mc_slice>& spans, const mc_span* pieces,
-              const std::vector<std::uint64_t>& offsets) {
-  return for_each_part(
-      spans, pieces, offsets, [](std::uintptr_t from, std::uintptr_t to, std::size_t bytes) {
-        std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-      });
-}
-
-bool copy_in(const std::vector<mc_span>& spans, const mc_slice* pieces,
-             const std::vector<std::uint64_t>& offsets) {
-  return for_each_part(
-      spans, pieces, offsets, [](std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
-        std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-      });
+mc_stream stream_of(nb::handle stream) {
+  if (stream.is_none()) return nullptr;
+  const std::uint64_t number = number_of(stream.ptr());
+  // torch's default stream is number 0.
+  return number == 0 ? MC_LEGACY_STREAM : reinterpret_cast<mc_stream>(number);
 }
 
 std::vector<std::uint64_t> offsets_of(nb::handle offsets, std::size_t wanted) {
@@ -174,6 +137,29 @@ std::vector<std::uint64_t> offsets_of(nb::handle offsets, std::size_t wanted) {
   if (count(all) != wanted) raise(MC_INVALID_ARGUMENT, "an offset for each piece is needed");
   std::vector<std::uint64_t> made(wanted);
   for (std::size_t i = 0; i < wanted; ++i) made[i] = number_of(item(all, i));
+  return made;
+}
+
+nb::list get_items(const Core& core, std::vector<mc_get_item>& items, std::uint64_t bytes,
+                   nb::handle stream) {
+  mc_stream const order = stream_of(stream);
+  for (mc_get_item& item : items) item.status = MC_INTERNAL;
+  nb::list made;
+  in_batches(items.size(), [&](std::size_t first, std::size_t count) {
+    const mc_status status = run(order == nullptr && keeps_lock(core, bytes), [&] {
+      return mc_get_batch_on_stream(core.client(), items.data() + first, count, order);
+    });
+    bool told = status == MC_OK;
+    for (std::size_t i = first; i < first + count; ++i) {
+      mc_get_item& item = items[i];
+      // If the call failed before reading the items, the items have no result yet.
+      if (item.status == MC_INTERNAL) item.status = status;
+      told = told || item.status != MC_OK;
+      made.append(nb::int_(item.status == MC_OK ? static_cast<std::int64_t>(item.length)
+                                                : -static_cast<std::int64_t>(item.status)));
+    }
+    if (!told) check(status);
+  });
   return made;
 }
 
@@ -226,7 +212,7 @@ nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses
 }
 
 nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses, nb::handle sizes,
-                       nb::handle offsets, const AddressRanges* ranges) {
+                       nb::handle offsets, const AddressRanges* ranges, nb::handle stream) {
   const CorePtr core = self.core();
   const Keys names(keys);
   const Pieces<mc_span> pieces(names.size(), addresses, sizes);
@@ -235,8 +221,8 @@ nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses
   for (std::size_t i = 0; i < names.size(); ++i) {
     // Refuses a missing piece that has a size.
     const bool good = pieces.admitted(i, ranges, true);
-    items.push_back({names[i], good ? pieces.of(i) : nullptr, good ? pieces.count_of(i) : 1, 0, 0,
-                     MC_INTERNAL});
+    items.push_back(
+        {names[i], good ? pieces.of(i) : nullptr, good ? pieces.count_of(i) : 1, 0, 0, MC_OK});
   }
   if (!offsets.is_none()) {
     const std::vector<std::uint64_t> all = offsets_of(offsets, names.size());
@@ -245,21 +231,7 @@ nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses
       items[i].length = pieces.bytes_of(i);
     }
   }
-  nb::list made;
-  in_batches(items.size(), [&](std::size_t first, std::size_t count) {
-    run(keeps_lock(*core, pieces.bytes()), [&] {
-      const mc_status status = mc_get_batch(core->client(), items.data() + first, count);
-      for (std::size_t i = first; i < first + count; ++i) {
-        if (items[i].status == MC_INTERNAL && status != MC_OK) items[i].status = status;
-      }
-    });
-    for (std::size_t i = first; i < first + count; ++i) {
-      const mc_get_item& item = items[i];
-      made.append(nb::int_(item.status == MC_OK ? static_cast<std::int64_t>(item.length)
-                                                : -static_cast<std::int64_t>(item.status)));
-    }
-  });
-  return made;
+  return get_items(*core, items, pieces.bytes(), stream);
 }
 
 // One object at one address, without lists.
@@ -331,14 +303,14 @@ outside of them are looked at first, and INVALID_ARGUMENT is the answer for what
       .def(
           "get_addresses", &get_addresses, nb::arg("keys"), nb::arg("addresses"), nb::arg("sizes"),
           nb::arg("offsets") = nb::none(), nb::kw_only(), nb::arg("ranges").none() = nb::none(),
+          nb::arg("stream") = nb::none(),
           nb::sig("def get_addresses(self, keys: collections.abc.Iterable[str | bytes], addresses: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], sizes: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], offsets: "
                   "collections.abc.Sequence[int] | None = None, *, ranges: AddressRanges | None = "
-                  "None) -> "
-                  "list[int]"),
+                  "None, stream: int | None = None) -> list[int]"),
           R"(get_into_batch() for plain addresses: the bytes copied for each key, or minus its Status.
 
 With offsets, exactly the sum of an object's sizes is read from its offset on.)")

@@ -62,12 +62,34 @@ class Pieces {
 extern template class Pieces<mc_slice>;
 extern template class Pieces<mc_span>;
 
-// Copies the parts [offset, offset + size) out of spans, or into spans. False: a part ends beyond
-// the spans; the function then copies nothing.
-bool copy_out(const std::vector<mc_slice>& spans, const mc_span* pieces,
-              const std::vector<std::uint64_t>& offsets);
-bool copy_in(const std::vector<mc_span>& spans, const mc_slice* pieces,
-             const std::vector<std::uint64_t>& offsets);
+// The stream with this number, as torch.cuda.Stream.cuda_stream; null for None.
+mc_stream stream_of(nb::handle stream);
+// Copies pieces[i] from or to offsets[i] of an object with so many bytes. Item: mc_read_item or
+// mc_write_item, which make(offset, piece) makes. False: a part ends beyond the object, and nothing is
+// copied.
+template <typename Item, typename Piece, typename Make>
+bool copy_parts(const Core& core, const Pieces<Piece>& pieces, std::uint64_t length,
+                const std::vector<std::uint64_t>& offsets, mc_stream stream, Make make,
+                mc_status (*copy)(mc_client*, const Item*, std::size_t, mc_stream)) {
+  std::vector<Item> items;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const Piece* const piece = pieces.of(0) + i;
+    if (offsets[i] > length || piece->size > length - offsets[i]) return false;
+    items.push_back(make(offsets[i], piece));
+  }
+  mc_status status = MC_OK;
+  in_batches(items.size(), [&](std::size_t first, std::size_t count) {
+    if (status != MC_OK) return;
+    status = run(stream == nullptr && pieces.bytes() <= kCopyWithLockBytes,
+                 [&] { return copy(core.client(), items.data() + first, count, stream); });
+  });
+  check(status);
+  return true;
+}
+// mc_get_batch_on_stream(), in batches: for each item the bytes copied, or minus its Status. Raises the
+// failure of an earlier copy in the order of a stream.
+nb::list get_items(const Core& core, std::vector<mc_get_item>& items, std::uint64_t bytes,
+                   nb::handle stream);
 std::vector<std::uint64_t> offsets_of(nb::handle offsets, std::size_t count);
 
 }  // namespace mckv

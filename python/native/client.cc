@@ -206,7 +206,8 @@ std::size_t get_into(const Client& self, nb::handle key, nb::handle buffer, std:
   return item.length;
 }
 
-nb::list get_into_batch(const Client& self, nb::handle keys, nb::handle buffers) {
+nb::list get_into_batch(const Client& self, nb::handle keys, nb::handle buffers,
+                        nb::handle stream) {
   const CorePtr core = self.core();
   const Keys names(keys);
   const nb::object all = tuple_of(buffers);
@@ -223,17 +224,7 @@ nb::list get_into_batch(const Client& self, nb::handle keys, nb::handle buffers)
   for (std::size_t i = 0; i < names.size(); ++i) {
     items.push_back({names[i], &pieces[i], 1, 0, 0, MC_OK});
   }
-  nb::list made;
-  in_batches(items.size(), [&](std::size_t first, std::size_t count) {
-    run(keeps_lock(*core, bytes),
-        [&] { return mc_get_batch(core->client(), items.data() + first, count); });
-    for (std::size_t i = first; i < first + count; ++i) {
-      const mc_get_item& item = items[i];
-      made.append(nb::int_(item.status == MC_OK ? static_cast<std::int64_t>(item.length)
-                                                : -static_cast<std::int64_t>(item.status)));
-    }
-  });
-  return made;
+  return get_items(*core, items, bytes, stream);
 }
 
 // Returns an invalid object and *status on failure.
@@ -457,6 +448,33 @@ CorePtr Client::core() const {
 #define KEY "key: str | bytes"
 #define KEYS "keys: collections.abc.Iterable[str | bytes]"
 
+namespace {
+
+void bind_gets(nb::class_<Client>& client) {
+  client
+      .def("get_into", &get_into, nb::arg("key"), nb::arg("buffer"), nb::arg("offset") = 0,
+           nb::arg("length") = nb::none(),
+           nb::sig("def get_into(self, " KEY ", buffer: typing.Any, offset: int = 0, length: int | "
+                   "None = None) -> int"),
+           R"(Copies the object, or length bytes of it from offset on, into buffer; bytes copied.
+
+buffer: writable, in one piece: bytearray, memoryview, numpy array, tensor of the host or
+a GPU. Raises NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArgumentError
+(bad range).)")
+      .def("get_into_batch", &get_into_batch, nb::arg("keys"), nb::arg("buffers"), nb::kw_only(),
+           nb::arg("stream") = nb::none(),
+           nb::sig("def get_into_batch(self, " KEYS
+                   ", buffers: collections.abc.Iterable[typing.Any], *, stream: int | None = None) "
+                   "-> list[int]"),
+           R"(get_into() of many: for each the bytes copied, or minus its Status.
+
+stream: torch.cuda.Stream.cuda_stream; the buffers are then GPU memory, the copies are work of the
+stream, and the call waits for the look-ups only. Keep the buffers until the stream has done the
+copies. Raises DeviceFailedError if an earlier copy in the order of a stream failed.)");
+}
+
+}  // namespace
+
 void bind_client(nb::module_& module) {
   nb::object missing = nb::module_::import_("mckv._errors").attr("RAISE");
   raises_instead = missing.ptr();
@@ -510,18 +528,6 @@ AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)
           "get_batch", &get_batch, nb::arg("keys"),
           nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),
           "The bytes of each key; None for a miss, a mismatch or an outage, which get() tells apart.")
-      .def("get_into", &get_into, nb::arg("key"), nb::arg("buffer"), nb::arg("offset") = 0,
-           nb::arg("length") = nb::none(),
-           nb::sig("def get_into(self, " KEY ", buffer: typing.Any, offset: int = 0, length: int | "
-                   "None = None) -> int"),
-           R"(Copies the object, or length bytes of it from offset on, into buffer; bytes copied.
-
-buffer: writable, in one piece: bytearray, memoryview, numpy array, tensor in host memory. Raises
-NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArgumentError (bad range).)")
-      .def("get_into_batch", &get_into_batch, nb::arg("keys"), nb::arg("buffers"),
-           nb::sig("def get_into_batch(self, " KEYS
-                   ", buffers: collections.abc.Iterable[typing.Any]) -> list[int]"),
-           "get_into() of many: for each the bytes copied, or minus its Status.")
       .def("view", &view, nb::arg("key"), nb::arg("default").none() = missing,
            nb::sig("def view(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
            "A View: the bytes in place, pinned while referenced. Without default a miss raises "
@@ -564,6 +570,7 @@ NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArg
            "ask() as JSON text.")
       .def("info", &info, nb::sig("def info(self) -> dict[str, int]"),
            "session_id, node_id, agent_incarnation, pool_bytes, isolated.");
+  bind_gets(client);
   bind_addresses(client);
 }
 

@@ -93,15 +93,18 @@ nb::bytes View::to_bytes() const {
 }
 
 bool View::copy_ranges(nb::handle addresses, nb::handle sizes, nb::handle offsets,
-                       const AddressRanges* ranges) const {
-  const std::vector<mc_slice> spans = pieces();
+                       const AddressRanges* ranges, nb::handle stream) const {
+  const mc_view& view = get();
   const nb::object all_addresses = nb::make_tuple(addresses);
   const nb::object all_sizes = nb::make_tuple(sizes);
   const Pieces<mc_span> into(1, all_addresses, all_sizes);
   const std::vector<std::uint64_t> from = offsets_of(offsets, into.count_of(0));
   if (!into.admitted(0, ranges, true)) return false;
-  const bool copied =
-      run(into.bytes() <= kCopyWithLockBytes, [&] { return copy_out(spans, into.of(0), from); });
+  const auto item = [&](std::uint64_t offset, const mc_span* piece) {
+    return mc_read_item{&view, offset, piece, 1};
+  };
+  const bool copied = copy_parts<mc_read_item>(*core_, into, view.length, from, stream_of(stream),
+                                               item, mc_read_views);
   check_bytes();
   return copied;
 }
@@ -162,12 +165,13 @@ before fork() must not be read in the child: the memory is not mapped there.)")
            "Raises CorruptError if the bytes do not match the checksum made when they were put.")
       .def(
           "copy_ranges", &View::copy_ranges, nb::arg("addresses"), nb::arg("sizes"),
-          nb::arg("offsets"), nb::arg("ranges").none() = nb::none(),
+          nb::arg("offsets"), nb::arg("ranges").none() = nb::none(), nb::arg("stream") = nb::none(),
           nb::sig("def copy_ranges(self, addresses: collections.abc.Sequence[int], sizes: "
                   "collections.abc.Sequence[int], offsets: collections.abc.Sequence[int], ranges: "
-                  "AddressRanges | None = None) -> bool"),
-          "Copies sizes[i] bytes from offsets[i] on to addresses[i]. False, and nothing is copied: "
-          "a part lies beyond the end, or an address is no memory.")
+                  "AddressRanges | None = None, stream: int | None = None) -> bool"),
+          R"(Copies sizes[i] bytes from offsets[i] on to addresses[i]. False, and nothing is copied: a part
+lies beyond the end, or an address is no memory. stream: as of get_into_batch(); release the view
+after the stream has done the copies.)")
       .def("tobytes", &View::to_bytes, "A copy of the whole object.")
       .def("__bytes__", &View::to_bytes)
       .def(

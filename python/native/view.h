@@ -26,7 +26,7 @@ class View {
   nb::bytes to_bytes() const;
   std::vector<mc_slice> pieces() const;
   bool copy_ranges(nb::handle addresses, nb::handle sizes, nb::handle offsets,
-                   const AddressRanges* ranges) const;
+                   const AddressRanges* ranges, nb::handle stream) const;
 
   int fill(PyObject* self, Py_buffer* buffer, int flags) noexcept;
   void add_export() { ++exports_; }

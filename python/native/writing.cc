@@ -62,18 +62,23 @@ std::vector<mc_span> Reservation::pieces() const {
 }
 
 bool Reservation::write_ranges(nb::handle addresses, nb::handle sizes, nb::handle offsets,
-                               const AddressRanges* ranges) {
-  const std::vector<mc_span> spans = pieces();
+                               const AddressRanges* ranges, nb::handle stream) {
+  if (handle_ == nullptr) raise(MC_INVALID_ARGUMENT, kUsedUp);
   const nb::object all_addresses = nb::make_tuple(addresses);
   const nb::object all_sizes = nb::make_tuple(sizes);
   const Pieces<mc_slice> from(1, all_addresses, all_sizes);
   const std::vector<std::uint64_t> to = offsets_of(offsets, from.count_of(0));
   if (!from.admitted(0, ranges, false)) return false;
+  const auto item = [&](std::uint64_t offset, const mc_slice* piece) {
+    return mc_write_item{handle_, offset, piece, 1};
+  };
   ++exports_;  // prevents a commit meanwhile
-  const bool copied =
-      run(from.bytes() <= kCopyWithLockBytes, [&] { return copy_in(spans, from.of(0), to); });
-  --exports_;
-  return copied;
+  struct Guard {
+    int& exports;
+    ~Guard() { --exports; }
+  } const guard{exports_};
+  return copy_parts<mc_write_item>(*core_, from, size_, to, stream_of(stream), item,
+                                   mc_write_reservations);
 }
 
 void Reservation::refuse_while_used() const {
@@ -225,13 +230,15 @@ Without commit() the room goes back when the object is gone.)")
 
 BufferError while memoryviews or arrays of it are left: published bytes must not change. Any other
 error frees the room.)")
-      .def("write_ranges", &Reservation::write_ranges, nb::arg("addresses"), nb::arg("sizes"),
-           nb::arg("offsets"), nb::arg("ranges").none() = nb::none(),
-           nb::sig("def write_ranges(self, addresses: collections.abc.Sequence[int], sizes: "
-                   "collections.abc.Sequence[int], offsets: collections.abc.Sequence[int], ranges: "
-                   "AddressRanges | None = None) -> bool"),
-           "Copies sizes[i] bytes from addresses[i] to offsets[i]. False, and nothing is copied: a "
-           "part lies beyond the end, or an address is no memory.")
+      .def(
+          "write_ranges", &Reservation::write_ranges, nb::arg("addresses"), nb::arg("sizes"),
+          nb::arg("offsets"), nb::arg("ranges").none() = nb::none(), nb::arg("stream") = nb::none(),
+          nb::sig("def write_ranges(self, addresses: collections.abc.Sequence[int], sizes: "
+                  "collections.abc.Sequence[int], offsets: collections.abc.Sequence[int], ranges: "
+                  "AddressRanges | None = None, stream: int | None = None) -> bool"),
+          R"(Copies sizes[i] bytes from addresses[i] to offsets[i]. False, and nothing is copied: a part
+lies beyond the end, or an address is no memory. stream: as of Client.get_into_batch(); commit()
+waits for the copies.)")
       .def("abandon", &Reservation::abandon, "Gives the room back. Twice is fine.")
       .def(
           "__enter__", [](nb::object self) { return self; },

@@ -23,7 +23,7 @@ class Reservation {
   std::size_t size() const { return size_; }
   std::vector<mc_span> pieces() const;
   bool write_ranges(nb::handle addresses, nb::handle sizes, nb::handle offsets,
-                    const AddressRanges* ranges);
+                    const AddressRanges* ranges, nb::handle stream);
   void commit(nb::handle key, nb::handle length, const PutRules& rules);
   void abandon();
   bool open() const { return handle_ != nullptr; }

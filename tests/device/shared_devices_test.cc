@@ -66,7 +66,7 @@ TEST_F(SharedDevices, AnImportShowsTheBytesAtOneAddressUntilItsLastClose) {
   const unsigned char nine = 9;
   ASSERT_EQ(CU(cuMemcpyHtoD_v2)(address, &nine, 1), 0);
   ASSERT_EQ(CU(cuStreamSynchronize)(nullptr), 0);
-  EXPECT_EQ(peer_.tell_of("read", theirs), "9");
+  EXPECT_EQ(peer_.tell_of("byte", theirs), "9");
   EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), 0);
   EXPECT_EQ(from_device<unsigned char>(address, 1)[0], 9) << "opened twice, closed once";
   EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), 0);

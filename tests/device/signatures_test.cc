@@ -47,6 +47,7 @@ TEST(Driver, TheTableHasTheSignaturesOfTheFunctions) {
   EXPECT_EQ(text_of(&Calls::copy_2d_async), of.at("cuMemcpy2DAsync_v2"));
   EXPECT_EQ(text_of(&Calls::host_register), of.at("cuMemHostRegister_v2"));
   EXPECT_EQ(text_of(&Calls::host_unregister), of.at("cuMemHostUnregister"));
+  EXPECT_EQ(text_of(&Calls::get_device_pointer), of.at("cuMemHostGetDevicePointer_v2"));
   EXPECT_EQ(text_of(&Calls::get_memory_handle), of.at("cuIpcGetMemHandle"));
   EXPECT_EQ(text_of(&Calls::open_memory), of.at("cuIpcOpenMemHandle_v2"));
   EXPECT_EQ(text_of(&Calls::close_memory), of.at("cuIpcCloseMemHandle"));
@@ -62,6 +63,9 @@ TEST(Driver, TheTableHasTheSignaturesOfTheFunctions) {
   EXPECT_EQ(text_of(&Calls::stream_create), of.at("cuStreamCreate"));
   EXPECT_EQ(text_of(&Calls::stream_destroy), of.at("cuStreamDestroy_v2"));
   EXPECT_EQ(text_of(&Calls::stream_synchronize), of.at("cuStreamSynchronize"));
+  EXPECT_EQ(text_of(&Calls::stream_is_capturing), of.at("cuStreamIsCapturing"));
+  EXPECT_EQ(text_of(&Calls::stream_write_value), of.at("cuStreamWriteValue32_v2"));
+  EXPECT_EQ(text_of(&Calls::stream_wait_value), of.at("cuStreamWaitValue32_v2"));
   EXPECT_EQ(text_of(&Calls::event_create), of.at("cuEventCreate"));
   EXPECT_EQ(text_of(&Calls::event_destroy), of.at("cuEventDestroy_v2"));
   EXPECT_EQ(text_of(&Calls::event_record), of.at("cuEventRecord"));

@@ -66,6 +66,42 @@ TEST_F(GpuClient, AWorkerCopiesRegisteredMemoryAndOpensEachAllocationOnce) {
   free(memory);
 }
 
+TEST_F(GpuClient, TheObjectsOfABatchAreCopiedTogether) {
+  serve();
+  constexpr std::uint64_t kCount = 300, kBytes = 64 * 1024;
+  const std::uint64_t memory = peer_->allocate(kCount * kBytes);
+  ASSERT_EQ(order("register", memory, kCount * kBytes), "MC_OK");
+  peer_->paint(memory, kCount * kBytes, 1);
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(use("put", "key" + std::to_string(i), memory + i * kBytes, kBytes), "MC_OK");
+  }
+  copies(kCount * kBytes, 0);
+  ASSERT_TRUE(until([&] { return counter("requests") == kCount; }));
+  peer_->paint(memory, kCount * kBytes, 2);
+  ASSERT_EQ(order("gets key " + std::to_string(kCount), memory, kBytes), "MC_OK");
+  EXPECT_EQ(peer_->check(memory, kCount * kBytes, 1), "ok");
+  EXPECT_TRUE(until([&] { return counter("requests") == kCount + 2; })) << "256 objects at once";
+}
+
+TEST_F(GpuClient, AnObjectOfABatchThatCannotBeReadHarmsNoOther) {
+  serve();
+  const std::uint64_t memory = peer_->allocate(4 * kMiB);
+  ASSERT_EQ(order("register", memory, 4 * kMiB), "MC_OK");
+  peer_->paint(memory, 4 * kMiB, 1);
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(use("put", "key" + std::to_string(i), memory + i * kMiB, kMiB), "MC_OK");
+  }
+  ASSERT_EQ(peer_->tell("remove key1"), "MC_OK");
+  peer_->paint(memory, 4 * kMiB, 2);
+  EXPECT_EQ(order("gets key 3", memory, kMiB), "MC_OK MC_NOT_FOUND MC_OK ");
+  EXPECT_EQ(peer_->check(memory, kMiB, 1), "ok");
+  // The last destination ends beyond its allocation.
+  EXPECT_EQ(order("gets key 4", memory + kMiB / 2, kMiB),
+            "MC_OK MC_NOT_FOUND MC_OK MC_INVALID_ARGUMENT ");
+  EXPECT_EQ(order("gets key 4", memory, kMiB - 1),
+            "MC_BUFFER_TOO_SMALL MC_NOT_FOUND MC_BUFFER_TOO_SMALL MC_BUFFER_TOO_SMALL ");
+}
+
 TEST_F(GpuClient, MemoryIsClosedWithItsLastRegistrationAndWithTheClient) {
   serve();
   const std::uint64_t first = peer_->allocate(4 * kMiB);

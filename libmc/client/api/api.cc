@@ -9,6 +9,8 @@
 #include <new>
 
 #include "libmc/client/admin.h"
+#include "libmc/client/caller_memory.h"
+#include "libmc/client/device/device_gets.h"
 #include "libmc/client/reading.h"
 #include "libmc/client/remote.h"
 
@@ -107,19 +109,26 @@ void find_elsewhere(mc_client* client, Channel& channel, const mc_slice* keys, s
 
 }  // namespace
 
-void mc::client::get_here(Channel& channel, mc_get_item* items, std::size_t count) {
+bool mc::client::bad_item(const mc_get_item& item) {
+  return check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
+         item.piece_count > MC_MAX_PIECES ||
+         std::any_of(item.pieces, item.pieces + item.piece_count,
+                     [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
+}
+
+void mc::client::get_here(mc_client* client, Channel& channel, mc_get_item* items,
+                          std::size_t count) {
+  if (may_be_devices() && std::none_of(items, items + count, bad_item) &&
+      begins_on_device({items, count})) {
+    return get_to_devices(client, channel, {items, count});
+  }
   LookAhead look(channel, count, kAheadBytes, [=](std::size_t i) { return items[i].key; });
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t hash = look.hash(i);
     mc_get_item& item = items[i];
-    const bool bad =
-        check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
-        item.piece_count > MC_MAX_PIECES ||
-        std::any_of(item.pieces, item.pieces + item.piece_count,
-                    [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
-    item.status = bad ? MC_INVALID_ARGUMENT
-                      : read_object(channel, item.key, hash, item.pieces, item.piece_count,
-                                    item.offset, &item.length);
+    item.status = bad_item(item) ? MC_INVALID_ARGUMENT
+                                 : read_object(channel, item.key, hash, item.pieces,
+                                               item.piece_count, item.offset, &item.length);
   }
 }
 
@@ -226,7 +235,7 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) noex
   if (bad_count(count)) return invalid(kBadCount);
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
-  get_here(**channel, items, count);
+  get_here(client, **channel, items, count);
   if (may_be_elsewhere(**channel)) {
     fetch_missing(
         client, **channel, count, [&](std::size_t i) { return items[i].key; },

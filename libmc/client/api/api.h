@@ -41,7 +41,8 @@ inline Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns
 Result<PutRules> rules_from(const Client& client, const mc_put_options* options);
 
 // Reads the objects that this host has; the other items get MC_NOT_FOUND.
-void get_here(Channel& channel, mc_get_item* items, std::size_t count);
+void get_here(mc_client* client, Channel& channel, mc_get_item* items, std::size_t count);
+bool bad_item(const mc_get_item& item);
 mc_status first_failure(const mc_get_item* items, std::size_t count);
 // False: at least one key is invalid.
 bool exist_here(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses);

@@ -94,7 +94,7 @@ mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t 
   {
     auto channel = channel_of(client);
     if (!channel) return set_error(channel.error());
-    get_here(**channel, items, count);
+    get_here(client, **channel, items, count);
     elsewhere = may_be_elsewhere(**channel);
   }
   const bool missing = std::any_of(

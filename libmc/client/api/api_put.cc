@@ -8,20 +8,12 @@
 
 #include "libmc/base/checksum.h"
 #include "libmc/client/api/api.h"
+#include "libmc/client/api/reservation.h"
 #include "libmc/client/put_batch.h"
 #include "libmc/client/reading.h"
 
 using namespace mc;
 using namespace mc::client;
-
-struct mc_reservation {
-  Client* client;
-  std::shared_ptr<Memory> memory;
-  Reserved reserved;
-  std::shared_ptr<Staging> staging;
-  std::uint64_t staging_offset = 0;
-  std::uint64_t size = 0;
-};
 
 struct mc_group {
   Client* client;
@@ -77,6 +69,11 @@ namespace mc::client {
 }  // namespace mc::client
 
 namespace {
+
+// In the parent of a fork, the copies end.
+Status wait_for_copies(const mc_reservation& reservation) {
+  return reservation.client->inherited_by_fork() ? Status(MC_FORKED) : reservation.copies->wait();
+}
 
 // Copies the values for the group's commit. Writes the items' statuses. Errors: the first failure.
 Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_item* items,
@@ -238,6 +235,7 @@ size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans,
 mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
                     const mc_put_options* options) noexcept try {
   if (reservation == nullptr) return invalid("reservation must not be null");
+  const Status written = wait_for_copies(*reservation);
   // After an exception the space stays reserved until the session ends, because the agent may have
   // published the object.
   std::unique_ptr<mc_reservation> owned(reservation);
@@ -246,6 +244,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
     return set_error(status);
   };
   Client& client = *reservation->client;
+  if (!written.ok()) return fail_with(written);
   if (check_key(key) != MC_OK) return fail_with({MC_INVALID_ARGUMENT, kBadKey});
   if (length == 0 || length > reservation->size) {
     return fail_with({MC_INVALID_ARGUMENT, "length lies between 1 and the reserved size"});
@@ -284,6 +283,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
 
 void mc_abandon(mc_reservation* reservation) noexcept try {
   if (reservation == nullptr) return;
+  static_cast<void>(wait_for_copies(*reservation).ok());
   if (reservation->staging) {
     reservation->staging->free(reservation->staging_offset);
   } else if (auto channel = reservation->client->channel(now_ns())) {

@@ -20,12 +20,6 @@ namespace {
 constexpr std::uint64_t kWorkerBytes = 64 * 1024;
 constexpr std::uint64_t kNoLaneNs = 1'000'000'000;  // until the next try
 
-std::uint64_t bytes_of(std::span<const DevicePiece> pieces) {
-  std::uint64_t bytes = 0;
-  for (const DevicePiece& piece : pieces) bytes += piece.bytes;
-  return bytes;
-}
-
 // Then the memory was looked up for the piece before.
 bool is_in_only_chunk(const RegisteredMemory& memory, const DevicePiece& piece) {
   return memory.chunks.size() == 1 && memory.base <= piece.device &&
@@ -35,6 +29,8 @@ bool is_in_only_chunk(const RegisteredMemory& memory, const DevicePiece& piece) 
 // Why a worker did not copy.
 OwnCopies reason_of(const Status& status) {
   switch (status.code()) {
+    case MC_UNSUPPORTED:
+      return OwnCopies::kNone;
     case MC_BUSY:
       return OwnCopies::kNotPinned;
     case MC_AGENT_UNAVAILABLE:
@@ -49,20 +45,22 @@ OwnCopies reason_of(const Status& status) {
 }  // namespace
 
 Status DeviceCopies::copy(int device, Direction direction, std::span<const DevicePiece> pieces) {
-  Device& at = devices_[device];
-  const std::uint64_t bytes = bytes_of(pieces);
-  OwnCopies why = OwnCopies::kNone;
+  const std::uint64_t bytes = device::bytes_of(pieces);
+  Status refusal(MC_UNSUPPORTED);
   if (bytes >= kWorkerBytes) {
-    const Status status = copy_by_worker(at, device, direction, pieces);
-    if (status.ok()) {
+    refusal = copy_by_worker(device, direction, pieces);
+    if (refusal.ok()) {
       channel_.count_worker_copy(bytes);
       return {};
     }
-    if (status.code() != MC_UNSUPPORTED) why = reason_of(status);
   }
-  Status status = copy_here(at, device, direction, pieces);
-  if (status.ok()) channel_.count_own_copy(bytes, why);
+  Status status = copy_here(device, direction, pieces, nullptr);
+  if (status.ok()) count_refusal(bytes, refusal);
   return status;
+}
+
+void DeviceCopies::count_refusal(std::uint64_t bytes, const Status& why) {
+  channel_.count_own_copy(bytes, reason_of(why));
 }
 
 void DeviceCopies::close(const RegisteredMemory& memory) {
@@ -83,7 +81,7 @@ WorkerLane* DeviceCopies::lane_of(Device& at, int device) {
   if (!Driver::found()->call<&Calls::get_device_uuid>(&at.uuid, device).ok()) return nullptr;
   auto lane = client_.open_lane(at.uuid);
   if (!lane) return nullptr;
-  at.lane = std::move(*lane);
+  at.lane = std::make_unique<WorkerLane>(std::move(*lane));
   at.try_again_ns = 0;
   return at.lane.get();
 }
@@ -103,10 +101,9 @@ bool DeviceCopies::place(const std::byte* host, std::uint64_t bytes, shm::LaneCo
   return offset.has_value();
 }
 
-Status DeviceCopies::copy_by_worker(Device& at, int device, Direction direction,
-                                    std::span<const DevicePiece> pieces) {
+Status DeviceCopies::prepare(int device, Direction direction, std::span<const DevicePiece> pieces,
+                             std::vector<shm::LaneCopy>& copies) {
   const Driver& driver = *Driver::found();
-  std::vector<shm::LaneCopy> copies;
   std::vector<Registrations::Memory> memories;
   for (const DevicePiece& piece : pieces) {
     shm::LaneCopy copy{};
@@ -126,32 +123,47 @@ Status DeviceCopies::copy_by_worker(Device& at, int device, Direction direction,
       copy.host_offset += copy.bytes;
     }
   }
-  WorkerLane* const lane = lane_of(at, device);
+  WorkerLane* const lane = lane_of(devices_[device], device);
   if (lane == nullptr) return MC_AGENT_UNAVAILABLE;
+  for (const Registrations::Memory& memory : memories) {
+    if (Status status = lane->share(driver, *memory); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status DeviceCopies::copy_by_worker(int device, Direction direction,
+                                    std::span<const DevicePiece> pieces) {
+  std::vector<shm::LaneCopy> copies;
+  if (Status status = prepare(device, direction, pieces, copies); !status.ok()) return status;
   {
+    const Driver& driver = *Driver::found();
     const device::Current current(driver, device);
     if (!current.status().ok()) return current.status();
     if (Status status = driver.call<&Calls::stream_synchronize>(nullptr); !status.ok()) {
       return status;
     }
   }
-  for (const Registrations::Memory& memory : memories) {
-    if (Status status = lane->share(driver, *memory); !status.ok()) return status;
-  }
-  return lane->copy(copies);
+  return devices_[device].lane->copy(copies);
 }
 
 // ---- By this thread -----------------------------------------------------------------------------
 
-Status DeviceCopies::copy_here(Device& at, int device, Direction direction,
-                               std::span<const DevicePiece> pieces) {
+Status DeviceCopies::copy_here(int device, Direction direction, std::span<const DevicePiece> pieces,
+                               void* stream) {
   const Driver& driver = *Driver::found();
+  Device& at = devices_[device];
   if (!at.buffers && !at.has_no_buffers) {
     auto buffers = device::PinnedBuffers::create(driver, device);
     at.has_no_buffers = !buffers;
     if (buffers) at.buffers = std::move(*buffers);
   }
-  if (at.buffers) return at.buffers->copy(direction, pieces);
+  if (at.buffers) return at.buffers->copy(direction, pieces, stream);
+  {
+    const device::Current current(driver, device);
+    if (!current.status().ok()) return current.status();
+    if (Status status = driver.call<&Calls::stream_synchronize>(stream); !status.ok())
+      return status;
+  }
   for (const DevicePiece& piece : pieces) {
     auto* const address = reinterpret_cast<std::byte*>(piece.device);
     Status status = direction == Direction::kToDevice

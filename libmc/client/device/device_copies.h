@@ -34,6 +34,15 @@ class DeviceCopies {
 
   // Returns after the bytes have arrived. Errors: MC_DEVICE_FAILED.
   Status copy(int device, device::Direction direction, std::span<const device::DevicePiece> pieces);
+  // The same, but on a stream of the caller, and always by this thread.
+  Status copy_here(int device, device::Direction direction,
+                   std::span<const device::DevicePiece> pieces, void* stream);
+  // The copies for a lane to the worker, which knows the allocations then. Errors: MC_UNSUPPORTED (host
+  // memory that no worker knows), and others that count_refusal() takes.
+  Status prepare(int device, device::Direction direction,
+                 std::span<const device::DevicePiece> pieces, std::vector<shm::LaneCopy>& copies);
+  // Counts copies that the caller does because prepare() or the worker refused.
+  void count_refusal(std::uint64_t bytes, const Status& why);
   // The worker closes the memory, if the worker has it open.
   void close(const RegisteredMemory& memory);
 
@@ -45,11 +54,8 @@ class DeviceCopies {
     std::unique_ptr<device::PinnedBuffers> buffers;
     bool has_no_buffers = false;
   };
-  // MC_UNSUPPORTED: host memory that no worker knows.
-  Status copy_by_worker(Device& at, int device, device::Direction direction,
+  Status copy_by_worker(int device, device::Direction direction,
                         std::span<const device::DevicePiece> pieces);
-  Status copy_here(Device& at, int device, device::Direction direction,
-                   std::span<const device::DevicePiece> pieces);
   WorkerLane* lane_of(Device& at, int device);
   // Places host memory in the pool or in staging. False: the worker does not know the memory.
   bool place(const std::byte* host, std::uint64_t bytes, shm::LaneCopy& copy) const;

@@ -17,16 +17,10 @@
 #include <vector>
 
 #include "libmc/base/mutex.h"
+#include "libmc/client/device/lane_end.h"
 #include "libmc/device/memory.h"
 
 namespace mc::client {
-
-// A worker knows the allocations of a session.
-struct WorkerOfSession {
-  std::uint64_t worker = 0;   // the agent's number
-  std::uint64_t session = 0;  // serial of the session's memory
-  bool operator==(const WorkerOfSession&) const = default;
-};
 
 struct RegisteredMemory {
   struct Chunk {

@@ -1,36 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread's end of a lane to the worker of a device (shm/device_lane.h). The thread waits for each
-//   answer; the worker has many copies of a request under way.
+// A thread's use of a lane to the worker of a device. The thread waits for each answer; the worker has
+//   many copies of a request under way.
 // Threads: one at a time.
-// Owns: the mapping, the bells, and the pidfd of the worker.
-// Trusts: no completion, but for its status.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "libmc/base/fd.h"
-#include "libmc/base/memory_file.h"
+#include "libmc/client/device/lane_end.h"
 #include "libmc/client/device/registrations.h"
-#include "shm/device_lane.h"
-#include "shm/ring.h"
 
 namespace mc::client {
 
 class WorkerLane {
  public:
-  // fds: of the agent's answer to kOpenLane. Errors: MC_VERSION_MISMATCH, MC_NO_MEMORY.
-  static Result<std::unique_ptr<WorkerLane>> open(std::vector<Fd> fds, WorkerOfSession worker);
-  WorkerLane(const WorkerLane&) = delete;
-  WorkerLane& operator=(const WorkerLane&) = delete;
+  explicit WorkerLane(std::unique_ptr<LaneEnd> end) : end_(std::move(end)) {}
 
-  // The worker's process has ended, and no copy is under way.
-  bool has_ended() const;
-  // Of the session that the lane was opened for.
-  std::uint64_t session() const { return worker_.session; }
+  bool has_ended() const { return end_->has_ended(); }
+  // Serial of the memory of the session that the lane was opened for.
+  std::uint64_t session() const { return end_->worker().session; }
 
   // All return after the worker's answer. Errors: MC_AGENT_UNAVAILABLE (the worker has ended), and
   // those of the worker.
@@ -45,19 +35,16 @@ class WorkerLane {
   Status close(const RegisteredMemory& memory);
 
  private:
-  WorkerLane(Mapping file, std::vector<Fd> fds, WorkerOfSession worker);
   Status share_chunks(const device::Driver& driver, const RegisteredMemory& memory);
   Status ask(shm::LaneRequest request, std::span<const std::byte> arguments);
-  bool take_answer(std::uint64_t request_id, Status* status);
-  bool wait_for_answer(std::uint64_t request_id, Status* status);
-  shm::DeviceLane& shared() const { return *reinterpret_cast<shm::DeviceLane*>(file_.data()); }
+  bool take_answer(Status* status);
+  bool wait_for_answer(Status* status);
 
-  const Mapping file_;
-  const std::vector<Fd> fds_;
-  const WorkerOfSession worker_;
-  shm::RingProducer requests_;
-  shm::RingConsumer completions_;
+  const std::unique_ptr<LaneEnd> end_;
   std::uint64_t last_id_ = 0;
 };
+
+// The copies at the start of the list that fit in a request.
+std::span<const shm::LaneCopy> first_request(std::span<const shm::LaneCopy> copies);
 
 }  // namespace mc::client

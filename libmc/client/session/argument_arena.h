@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory for the arguments of a channel's requests: a ring of bytes. Ranges are
+// The memory for the arguments of requests of a channel or lane: a ring of bytes. Ranges are
 //   allocated in order and released in any order.
-// Threads: the channel's owner.
+// Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,17 @@ namespace mc::client {
 
 class ArgumentArena {
  public:
+  explicit ArgumentArena(std::uint32_t size_bytes = shm::kArgumentBytes)
+      : size_bytes_(size_bytes) {}
+
   // Returns an 8-byte-aligned range, or nullopt if the ring is full.
   std::optional<std::uint32_t> allocate(std::uint32_t bytes) {
     bytes = (bytes + 7u) & ~7u;
-    if (bytes > shm::kArgumentBytes) return std::nullopt;
+    if (bytes > size_bytes_) return std::nullopt;
     if (live_.empty()) head_ = 0;
     const std::uint32_t tail = live_.empty() ? 0 : live_.front().offset;
     if (live_.empty() || head_ > tail) {
-      if (bytes <= shm::kArgumentBytes - head_) return take(head_, bytes);
+      if (bytes <= size_bytes_ - head_) return take(head_, bytes);
       if (!live_.empty() && bytes < tail) return take(0, bytes);
       return std::nullopt;
     }
@@ -51,6 +54,7 @@ class ArgumentArena {
     return offset;
   }
 
+  std::uint32_t size_bytes_;
   std::deque<Range> live_;  // in the order of allocation
   std::uint32_t head_ = 0;
 };

@@ -135,8 +135,9 @@ typedef struct mc_open_options {
 /* Connects to the agent and maps the agent's memory. options may be null (all defaults). If the
  * agent is still starting, mc_open() waits up to the timeout. */
 MC_API mc_status mc_open(const mc_open_options* options, mc_client** client) MC_NOEXCEPT;
-/* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid, so
- * release them first. Calls of other threads must have returned. Null is ignored. */
+/* Ends the session, after the copies that streams order. Views, reservations and mc_alloc() memory of
+ * this client become invalid, so release them first. Calls of other threads must have returned. Null is
+ * ignored. */
 MC_API void mc_close(mc_client* client) MC_NOEXCEPT;
 
 typedef struct mc_client_info {
@@ -340,6 +341,46 @@ MC_API mc_status mc_register_memory(mc_client* client, const void* address,
  * closed the memory, which must not be freed earlier. No call may use the memory meanwhile. mc_close()
  * ends all registrations. */
 MC_API mc_status mc_unregister_memory(mc_client* client, const void* address) MC_NOEXCEPT;
+
+/* Copies in the order of a stream. For engines that compute layer by layer, mc_read_views() copies parts of
+ * pinned objects, and mc_write_reservations() fills parts of reservations.
+ *
+ * stream: a CUstream of the device's primary context (cudaStream_t is the same; MC_LEGACY_STREAM: the
+ * default stream). The copies behave as if they were work of the stream: they begin after the stream's
+ * earlier work, the stream's later work begins after the copies, and the call does not wait. All pieces
+ * are then memory of one device. A client may have 256 requests of streams under way per device;
+ * further calls wait. Without a worker of the device, and for memory that is not registered, the call
+ * returns after the copies. A stream that is being captured is MC_INVALID_ARGUMENT.
+ * Null: the call returns after the copies, which begin after the work of the default stream. Pieces may
+ * be host memory. */
+typedef void* mc_stream;
+#define MC_LEGACY_STREAM ((mc_stream)1)
+
+/* Gets into memory of a device, in the order of the stream: as mc_get_batch(), but the call returns after
+ * the look-ups, and the status of an item tells whether the object was found. The objects stay pinned until
+ * their copies are done. MC_DEVICE_FAILED, MC_SESSION_LOST: as mc_read_views(). */
+MC_API mc_status mc_get_batch_on_stream(mc_client* client, mc_get_item* items, size_t count,
+                                        mc_stream stream) MC_NOEXCEPT;
+
+typedef struct mc_read_item {
+  const mc_view* view; /* released after the stream has done the copy */
+  uint64_t offset;     /* of the first byte in the object */
+  const mc_span* pieces;
+  size_t piece_count;
+} mc_read_item;
+/* MC_DEVICE_FAILED, MC_SESSION_LOST: this read, or an earlier one that a stream ordered, failed. */
+MC_API mc_status mc_read_views(mc_client* client, const mc_read_item* items, size_t count,
+                               mc_stream stream) MC_NOEXCEPT;
+
+typedef struct mc_write_item {
+  mc_reservation* reservation;
+  uint64_t offset;
+  const mc_slice* pieces;
+  size_t piece_count;
+} mc_write_item;
+/* mc_commit() and mc_abandon() wait for the copies; mc_commit() returns their failure. */
+MC_API mc_status mc_write_reservations(mc_client* client, const mc_write_item* items, size_t count,
+                                       mc_stream stream) MC_NOEXCEPT;
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 /* A put whose options name the group is written at once. mc_group_commit() publishes all members of

@@ -31,6 +31,9 @@ using Slice = mc_slice;
 using PutItem = mc_put_item;
 using GetItem = mc_get_item;
 using Stat = mc_stat_info;
+using ReadItem = mc_read_item;
+using WriteItem = mc_write_item;
+using Stream = mc_stream;
 using Completion = mc_completion;
 
 inline Slice as_slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
@@ -190,6 +193,10 @@ class View {
     return last_status(mc_view_verify(&view_, as_slice(key)));
   }
   void release() noexcept { *this = View(); }
+  // Pieces that get the bytes from offset on; for Client::read_views().
+  ReadItem item(std::uint64_t offset, std::span<const mc_span> pieces) const noexcept {
+    return {&view_, offset, pieces.data(), pieces.size()};
+  }
 
   bool empty() const noexcept { return view_.span_count == 0; }
   std::uint64_t length() const noexcept { return view_.length; }
@@ -227,6 +234,10 @@ class Reservation {
   }
   void abandon() noexcept { handle_.reset(); }
   bool empty() const noexcept { return handle_ == nullptr; }
+  // Pieces that come to the bytes from offset on; for Client::write_reservations().
+  WriteItem item(std::uint64_t offset, std::span<const mc_slice> pieces) const noexcept {
+    return {handle_.get(), offset, pieces.data(), pieces.size()};
+  }
 
  private:
   friend class Client;
@@ -478,6 +489,15 @@ class Client {
   }
   Status register_memory(std::span<const std::byte> memory) noexcept {
     return last_status(mc_register_memory(handle_.get(), memory.data(), memory.size()));
+  }
+  Status get_batch(std::span<GetItem> items, Stream stream) noexcept {
+    return last_status(mc_get_batch_on_stream(handle_.get(), items.data(), items.size(), stream));
+  }
+  Status read_views(std::span<const ReadItem> items, Stream stream = nullptr) noexcept {
+    return last_status(mc_read_views(handle_.get(), items.data(), items.size(), stream));
+  }
+  Status write_reservations(std::span<const WriteItem> items, Stream stream = nullptr) noexcept {
+    return last_status(mc_write_reservations(handle_.get(), items.data(), items.size(), stream));
   }
   Status unregister_memory(const void* address) noexcept {
     return last_status(mc_unregister_memory(handle_.get(), address));

@@ -10,6 +10,10 @@
 using CUdeviceptr = std::uint64_t;
 using CUcontext = void*;
 using CUstream = void*;
+// The default stream has two names.
+inline bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == reinterpret_cast<CUstream>(1);  // CU_STREAM_LEGACY
+}
 using CUevent = void*;
 using CUmodule = void*;
 using CUfunction = void*;
@@ -194,7 +198,12 @@ int cuStreamCreate(CUstream* stream, unsigned flags);
 int cuStreamDestroy_v2(CUstream stream);
 int cuStreamQuery(CUstream stream);
 int cuStreamSynchronize(CUstream stream);
+int cuStreamIsCapturing(CUstream stream, int* status);
 int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+int cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                            unsigned flags);
+int cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                           unsigned flags);
 int cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,
                             unsigned flags);
 int cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,

@@ -77,7 +77,7 @@ int start_batch(const Entry& entry, const CUdeviceptr* to, const CUdeviceptr* fr
                 const std::size_t* bytes, std::size_t count, const CUmemcpyAttributes* attributes,
                 const std::size_t* firsts, std::size_t attribute_count, CUstream stream) {
   if (entry.error() != kSuccess) return entry.error();
-  if (stream == nullptr || count == 0 || attribute_count == 0 || attribute_count > count ||
+  if (is_default_stream(stream) || count == 0 || attribute_count == 0 || attribute_count > count ||
       firsts[0] != 0) {
     return kInvalidValue;
   }

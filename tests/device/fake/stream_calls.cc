@@ -3,6 +3,7 @@
 // Streams and events as the driver offers them, and values that streams write and wait for.
 #include <chrono>
 #include <thread>
+#include <type_traits>
 
 #include "device/fake/memory.h"
 #include "device/fake/misuse.h"
@@ -13,37 +14,59 @@ namespace mc::fake {
 namespace {
 
 // The host address of a value that a stream writes or waits for.
-std::uint64_t* value_at(const Entry& entry, CUdeviceptr address) {
+template <typename Value>
+Value* value_at(const Entry& entry, CUdeviceptr address) {
   Place place;
-  if (address % sizeof(std::uint64_t) != 0 ||
-      Memory::get().find_place(address, sizeof(std::uint64_t), Side::kEither, &place) != kSuccess ||
+  if (address % sizeof(Value) != 0 ||
+      Memory::get().find_place(address, sizeof(Value), Side::kEither, &place) != kSuccess ||
       place.host == nullptr) {
     misuse(entry.call(), "no place for a value");
   }
   if (place.chunk == 0 && !place.is_alias) {
     misuse(entry.call(), "host memory needs the address of cuMemHostGetDevicePointer()");
   }
-  return reinterpret_cast<std::uint64_t*>(place.host);
+  return reinterpret_cast<Value*>(place.host);
 }
 
-bool holds(std::uint64_t now, std::uint64_t wanted, unsigned flags) {
+template <typename Value>
+bool holds(Value now, Value wanted, unsigned flags) {
   switch (flags & 3U) {
     case 0:
-      return static_cast<std::int64_t>(now - wanted) >= 0;  // cyclic
+      return static_cast<std::make_signed_t<Value>>(now - wanted) >= 0;  // cyclic
     case 1:
       return now == wanted;
     case 2:
       return (now & wanted) != 0;
     default:
-      return ~(now | wanted) != 0;
+      return static_cast<Value>(~(now | wanted)) != 0;
   }
 }
 
-// A plain store of a processor, or of another process, may write the value: nothing can wake this thread.
-void wait_for_value(const std::uint64_t* place, std::uint64_t wanted, unsigned flags) {
-  while (!holds(__atomic_load_n(place, __ATOMIC_ACQUIRE), wanted, flags)) {
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
+template <typename Value>
+int write_value(const Entry& entry, CUstream stream, CUdeviceptr address, Value value,
+                unsigned flags) {
+  if (entry.error() != kSuccess) return entry.error();
+  if (flags != 0) return kInvalidValue;
+  Value* const place = value_at<Value>(entry, address);
+  Streams::get().submit(Streams::get().find(entry.call(), stream),
+                        [place, value] { __atomic_store_n(place, value, __ATOMIC_RELEASE); });
+  return kSuccess;
+}
+
+template <typename Value>
+int wait_value(const Entry& entry, CUstream stream, CUdeviceptr address, Value value,
+               unsigned flags) {
+  if (entry.error() != kSuccess) return entry.error();
+  if (flags > 3) return kInvalidValue;
+  const Value* const place = value_at<Value>(entry, address);
+  // A plain store of a processor, or of another process, may write the value: nothing can wake the
+  // stream's thread.
+  Streams::get().submit(Streams::get().find(entry.call(), stream), [place, value, flags] {
+    while (!holds(__atomic_load_n(place, __ATOMIC_ACQUIRE), value, flags)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  return kSuccess;
 }
 
 }  // namespace
@@ -86,6 +109,13 @@ int cuStreamSynchronize(CUstream stream) {
   return poison_error();
 }
 
+int cuStreamIsCapturing(CUstream stream, int* status) {
+  const Entry entry("cuStreamIsCapturing");
+  if (entry.error() != kSuccess) return entry.error();
+  *status = Streams::get().find(entry.call(), stream)->is_capturing() ? 1 : 0;
+  return kSuccess;
+}
+
 int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   const Entry entry("cuStreamWaitEvent");
   if (entry.error() != kSuccess) return entry.error();
@@ -94,26 +124,24 @@ int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return kSuccess;
 }
 
+int cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                            unsigned flags) {
+  return write_value(Entry("cuStreamWriteValue32_v2"), stream, address, value, flags);
+}
+
+int cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                           unsigned flags) {
+  return wait_value(Entry("cuStreamWaitValue32_v2"), stream, address, value, flags);
+}
+
 int cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,
                             unsigned flags) {
-  const Entry entry("cuStreamWriteValue64_v2");
-  if (entry.error() != kSuccess) return entry.error();
-  if (flags != 0) return kInvalidValue;
-  std::uint64_t* const place = value_at(entry, address);
-  Streams::get().submit(Streams::get().find(entry.call(), stream),
-                        [place, value] { __atomic_store_n(place, value, __ATOMIC_RELEASE); });
-  return kSuccess;
+  return write_value(Entry("cuStreamWriteValue64_v2"), stream, address, value, flags);
 }
 
 int cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,
                            unsigned flags) {
-  const Entry entry("cuStreamWaitValue64_v2");
-  if (entry.error() != kSuccess) return entry.error();
-  if (flags > 3) return kInvalidValue;
-  const std::uint64_t* const place = value_at(entry, address);
-  Streams::get().submit(Streams::get().find(entry.call(), stream),
-                        [place, value, flags] { wait_for_value(place, value, flags); });
-  return kSuccess;
+  return wait_value(Entry("cuStreamWaitValue64_v2"), stream, address, value, flags);
 }
 
 int cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* data) {

@@ -116,7 +116,9 @@ std::shared_ptr<Stream> Streams::default_of(int device) {
 
 std::shared_ptr<Stream> Streams::find(const char* call, CUstream handle) {
   const std::lock_guard lock(mutex_);
-  if (handle == nullptr) return default_of(Machine::get().physical_device(current_device()));
+  if (is_default_stream(handle)) {
+    return default_of(Machine::get().physical_device(current_device()));
+  }
   const auto at = std::find_if(streams_.begin(), streams_.end(),
                                [&](const auto& stream) { return stream.get() == handle; });
   if (at == streams_.end()) misuse(call, "no such stream");
@@ -125,7 +127,7 @@ std::shared_ptr<Stream> Streams::find(const char* call, CUstream handle) {
 
 void Streams::destroy(const char* call, CUstream handle) {
   const std::shared_ptr<Stream> stream = find(call, handle);
-  if (handle == nullptr) misuse(call, "the default stream");
+  if (is_default_stream(handle)) misuse(call, "the default stream");
   const std::lock_guard lock(mutex_);
   streams_.erase(stream);
   // The works that the stream still has go on.

@@ -7,7 +7,11 @@
 //   fill ADDRESS BYTES VALUE   each byte gets the value
 //   paint ADDRESS BYTES SEED   each byte depends on the seed and on the byte's place
 //   check ADDRESS BYTES SEED   answers with the place of the first byte that differs
-//   read ADDRESS               answers with a byte
+//   byte ADDRESS               answers with a byte
+//   hold                       the stream waits for "finish"
+//   repaint ADDRESS BYTES SEED as paint, in the order of the stream
+//   sync                       waits for the stream
+//   capture ON                 1: the stream is being captured
 //   chunks COUNT               maps chunks of 2 MiB; answers with an address
 //   export NUMBER              answers with a descriptor of this chunk
 //   share ADDRESS              answers with a handle in hexadecimal
@@ -17,12 +21,22 @@
 //   record                     the event is complete after "finish"
 //   finish
 //   charged                    answers with the bytes that the driver charges to this process
-//   connect SOCKET             opens a client
+//   connect SOCKET [NAMESPACE] opens a client
 //   register ADDRESS BYTES
 //   unregister ADDRESS
 //   put KEY ADDRESS BYTES
 //   put_by_threads KEY ADDRESS BYTES   KEY0 to KEY7
 //   get KEY ADDRESS BYTES
+//   gets NAME COUNT ADDRESS BYTES      objects NAME0 and so on; after a failure the status of each
+//   gets_in_order ...                  the same, in the order of the stream
+//   remove KEY
+//   reserve NAME BYTES
+//   write NAME OFFSET ADDRESS BYTES    in the order of the stream
+//   commit NAME BYTES
+//   abandon NAME
+//   view NAME
+//   read NAME OFFSET ADDRESS BYTES     in the order of the stream
+//   release NAME
 //   leave                      closes the client
 //
 // Other answers are "ok", or "error N" with the driver's error.
@@ -31,6 +45,7 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -73,10 +88,11 @@ class Peer {
         CU(cuCtxPushCurrent_v2)(context) != 0 || CU(cuStreamCreate)(&stream_, 1) != 0) {
       std::abort();
     }
+    pool_ = std::make_unique<mc::device::testing::PoolUser>(stream_);
   }
 
   std::string answer(const std::string& line) {
-    if (const auto answer = pool_.answer(line)) return *answer;
+    if (const auto answer = pool_->answer(line)) return *answer;
     std::istringstream words(line);
     std::string command;
     std::string first;
@@ -114,7 +130,16 @@ class Peer {
       if (error == 0) error = CU(cuIpcGetEventHandle)(&handle, event_);
       return result(error, hexadecimal(handle));
     }
-    if (command == "record") return result(record());
+    if (command == "record") {
+      const int error = hold();
+      return result(error != 0 ? error : CU(cuEventRecord)(event_, stream_));
+    }
+    if (command == "hold") return result(hold());
+    if (command == "sync") return result(CU(cuStreamSynchronize)(stream_));
+    if (command == "capture") {
+      fake().capture(stream_, number != 0);
+      return "ok";
+    }
     if (command == "finish") {
       busy_ = false;
       return "ok";
@@ -125,7 +150,7 @@ class Peer {
  private:
   std::string fill_or_read(const std::string& command, std::uint64_t address,
                            std::istringstream& words) {
-    if (command == "read") {
+    if (command == "byte") {
       unsigned char byte = 0;
       const int error = CU(cuMemcpyDtoH_v2)(&byte, address, 1);
       return result(error, std::to_string(byte));
@@ -138,6 +163,10 @@ class Peer {
       for (std::size_t i = 0; i < bytes; ++i) source[i] = static_cast<char>(value + i + i / 251);
     }
     if (command == "check") return check(address, source);
+    if (command == "repaint") {
+      // The driver has read pageable memory when the call returns.
+      return result(CU(cuMemcpyHtoDAsync_v2)(address, source.data(), bytes, stream_));
+    }
     int error = CU(cuMemcpyHtoD_v2)(address, source.data(), bytes);
     if (error == 0) error = CU(cuStreamSynchronize)(nullptr);
     return result(error);
@@ -166,22 +195,21 @@ class Peer {
     return error;
   }
 
-  // The event is complete after "finish".
-  int record() {
+  // The stream goes on after "finish".
+  int hold() {
     busy_ = true;
     const auto wait = [](void* busy) {
       while (*static_cast<volatile bool*>(busy)) {
       }
     };
-    const int error = CU(cuLaunchHostFunc)(stream_, wait, &busy_);
-    return error != 0 ? error : CU(cuEventRecord)(event_, stream_);
+    return CU(cuLaunchHostFunc)(stream_, wait, &busy_);
   }
 
   CUstream stream_ = nullptr;
   std::vector<CUphysical> chunks_;
   CUevent event_ = nullptr;
   bool busy_ = false;
-  mc::device::testing::PoolUser pool_;
+  std::unique_ptr<mc::device::testing::PoolUser> pool_;
 };
 
 }  // namespace

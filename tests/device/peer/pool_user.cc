@@ -23,6 +23,46 @@ mc_status PoolUser::put_by_threads(const std::string& key, mc_slice value) {
   return failure;
 }
 
+// "NAME OFFSET ADDRESS BYTES", in the order of the stream.
+mc_status PoolUser::copy_part(const std::string& command, std::istringstream& words) {
+  std::string name;
+  std::uint64_t offset = 0, number = 0;
+  std::size_t bytes = 0;
+  words >> name >> offset >> number >> bytes;
+  auto* const address = reinterpret_cast<void*>(number);
+  if (command == "read") {
+    const mc_span piece{address, bytes};
+    const mc_read_item item{&views_[name], offset, &piece, 1};
+    return mc_read_views(client_, &item, 1, stream_);
+  }
+  const mc_slice piece{address, bytes};
+  const mc_write_item item{reservations_[name], offset, &piece, 1};
+  return mc_write_reservations(client_, &item, 1, stream_);
+}
+
+// "NAME COUNT ADDRESS BYTES": objects NAME0 and so on, into consecutive memory.
+std::string PoolUser::get_batch(bool in_order, std::istringstream& words) {
+  std::string name;
+  std::uint64_t count = 0, number = 0;
+  std::size_t bytes = 0;
+  words >> name >> count >> number >> bytes;
+  std::vector<std::string> keys(count);
+  std::vector<mc_span> pieces(count);
+  std::vector<mc_get_item> items(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = name + std::to_string(i);
+    pieces[i] = {reinterpret_cast<void*>(number + i * bytes), bytes};
+    items[i] = {{keys[i].data(), keys[i].size()}, &pieces[i], 1, 0, 0, MC_INTERNAL};
+  }
+  const mc_status first = in_order ? mc_get_batch_on_stream(client_, items.data(), count, stream_)
+                                   : mc_get_batch(client_, items.data(), count);
+  std::string answer = mc_status_name(first);
+  if (first == MC_OK) return answer;
+  answer = "";
+  for (const mc_get_item& item : items) answer += std::string(mc_status_name(item.status)) + " ";
+  return answer;
+}
+
 std::optional<std::string> PoolUser::answer(const std::string& line) {
   std::istringstream words(line);
   std::string command;
@@ -32,9 +72,11 @@ std::optional<std::string> PoolUser::answer(const std::string& line) {
   words >> command;
   mc_status status = MC_OK;
   if (command == "connect") {
-    words >> text;
+    std::string name_space;
+    words >> text >> name_space;
     mc_open_options options = MC_OPEN_OPTIONS_INIT;
     options.agent = text.c_str();
+    if (!name_space.empty()) options.name_space = name_space.c_str();
     status = mc_open(&options, &client_);
   } else if (command == "leave") {
     mc_close(std::exchange(client_, nullptr));
@@ -43,6 +85,28 @@ std::optional<std::string> PoolUser::answer(const std::string& line) {
     const auto* const address = reinterpret_cast<const void*>(number);
     status = command == "register" ? mc_register_memory(client_, address, bytes)
                                    : mc_unregister_memory(client_, address);
+  } else if (command == "reserve") {
+    words >> text >> bytes;
+    status = mc_reserve(client_, bytes, 0, &reservations_[text]);
+  } else if (command == "commit") {
+    words >> text >> bytes;
+    status = mc_commit(reservations_[text], {text.data(), text.size()}, bytes, nullptr);
+  } else if (command == "abandon") {
+    words >> text;
+    mc_abandon(reservations_[text]);
+  } else if (command == "view") {
+    words >> text;
+    status = mc_get_view(client_, {text.data(), text.size()}, &views_[text]);
+  } else if (command == "release") {
+    words >> text;
+    mc_view_release(&views_[text]);
+  } else if (command == "read" || command == "write") {
+    status = copy_part(command, words);
+  } else if (command == "gets" || command == "gets_in_order") {
+    return get_batch(command == "gets_in_order", words);
+  } else if (command == "remove") {
+    words >> text;
+    status = mc_remove(client_, {text.data(), text.size()}, 0);
   } else if (command == "put_by_threads") {
     words >> text >> number >> bytes;
     status = put_by_threads(text, {reinterpret_cast<const void*>(number), bytes});

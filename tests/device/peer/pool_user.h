@@ -3,6 +3,7 @@
 // The commands of the peer that use a pool (main.cc). Each answers with the name of a status.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -13,7 +14,7 @@ namespace mc::device::testing {
 
 class PoolUser {
  public:
-  PoolUser() = default;
+  explicit PoolUser(mc_stream stream) : stream_(stream) {}
   PoolUser(const PoolUser&) = delete;
   PoolUser& operator=(const PoolUser&) = delete;
   ~PoolUser() { mc_close(client_); }
@@ -24,7 +25,13 @@ class PoolUser {
  private:
   mc_status put_by_threads(const std::string& key, mc_slice value);
 
+  std::string get_batch(bool in_order, std::istringstream& words);
+  mc_status copy_part(const std::string& command, std::istringstream& words);
+
+  const mc_stream stream_;
   mc_client* client_ = nullptr;
+  std::map<std::string, mc_reservation*> reservations_;
+  std::map<std::string, mc_view> views_;
 };
 
 }  // namespace mc::device::testing
