@@ -62,13 +62,17 @@ void CallerCopies::list(const std::byte* callers, const std::byte* shared, std::
 
 Status CallerCopies::run() {
   if (listed_.empty()) return {};
-  const Status status = channel_.devices().copy(listed_device_, direction_, listed_);
+  DeviceCopies& devices = channel_.devices();
+  const Status status = stream_ == nullptr
+                            ? devices.copy(listed_device_, direction_, listed_)
+                            : devices.copy_here(listed_device_, direction_, listed_, stream_);
   listed_.clear();
   return status;
 }
 
-Status gather(Channel& channel, std::byte* to, const mc_slice* pieces, std::size_t count) {
-  CallerCopies copies(channel, device::Direction::kFromDevice);
+Status gather(Channel& channel, std::byte* to, const mc_slice* pieces, std::size_t count,
+              void* stream) {
+  CallerCopies copies(channel, device::Direction::kFromDevice, stream);
   for (std::size_t i = 0; i < count; ++i) {
     if (Status status = copies.enter(pieces[i].data, pieces[i].size); !status.ok()) return status;
     copies.take(to, static_cast<const std::byte*>(pieces[i].data), pieces[i].size);

@@ -23,8 +23,9 @@ bool is_any_on_device(const mc_span* pieces, std::size_t count);
 // Copies of a call, all in the same direction. Host memory is copied at once, device memory by run().
 class CallerCopies {
  public:
-  CallerCopies(Channel& channel, device::Direction direction)
-      : channel_(channel), direction_(direction) {}
+  // stream: of the copies of device memory; null: they begin after the work of the default stream.
+  CallerCopies(Channel& channel, device::Direction direction, void* stream = nullptr)
+      : channel_(channel), direction_(direction), stream_(stream) {}
 
   // The next copies are of this range of the caller. Errors: MC_INVALID_ARGUMENT (the range ends
   // beyond the device allocation), MC_DEVICE_FAILED.
@@ -40,6 +41,7 @@ class CallerCopies {
 
   Channel& channel_;
   const device::Direction direction_;
+  void* const stream_;
   int device_ = device::kHost;         // of the range
   int listed_device_ = device::kHost;  // of the list
   std::vector<device::DevicePiece> listed_;
@@ -47,6 +49,7 @@ class CallerCopies {
 
 // Copies the pieces of a value, in order. Errors: MC_INVALID_ARGUMENT (a piece ends beyond the device
 // allocation), MC_DEVICE_FAILED.
-Status gather(Channel& channel, std::byte* to, const mc_slice* pieces, std::size_t count);
+Status gather(Channel& channel, std::byte* to, const mc_slice* pieces, std::size_t count,
+              void* stream = nullptr);
 
 }  // namespace mc::client

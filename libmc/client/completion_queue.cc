@@ -265,10 +265,10 @@ std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) 
 }
 
 CompletionQueue::Puts::Puts(Client& client, Channel& channel, const mc_put_item* from,
-                            std::size_t count, const PutRules& with)
+                            std::size_t count, const PutRules& with, const Fd& bell)
     : items(from, from + count),
       rules(with),
-      batch(client, channel, items.data(), count, rules, PutBatch::Mode::kPutLater) {
+      batch(client, channel, items.data(), count, rules, PutBatch::Mode::kPutLater, &bell) {
   std::size_t bytes = rules.parent.size;
   for (const mc_put_item& item : items) bytes += item.key.size + item.parent.size;
   texts.reserve(bytes);
@@ -293,9 +293,14 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
   if (Status status = begin(rules.deadline_ns); !status.ok()) return status;
   channel_->reap();
   Operation operation = begun(count, rules.deadline_ns, user_data);
-  operation.puts = std::make_unique<Puts>(client_, *channel_, items, count, rules);
-  static_cast<void>(operation.puts->batch.step());
-  operation.puts->batch.keep_values();
+  operation.puts = std::make_unique<Puts>(client_, *channel_, items, count, rules, event_);
+  PutBatch& batch = operation.puts->batch;
+  if (rules.stream != nullptr) {
+    begin_copies(batch, *channel_);
+  } else {
+    static_cast<void>(batch.step());
+    batch.keep_values();
+  }
   add(std::move(operation), request);
   pump();
   return {};

@@ -67,7 +67,7 @@ class CompletionQueue {
   // Puts with copies of the caller's keys.
   struct Puts {
     Puts(Client& client, Channel& channel, const mc_put_item* from, std::size_t count,
-         const PutRules& with);
+         const PutRules& with, const Fd& bell);
     mc_slice keep(mc_slice text);
 
     std::vector<char> texts;  // never grows beyond its capacity, because slices point there

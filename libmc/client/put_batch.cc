@@ -18,6 +18,9 @@ namespace {
 // Items of a request: few, so that the agent starts while later items are being copied.
 constexpr std::size_t kItemsPerRequest = 8;
 constexpr std::uint64_t kBytesPerRequest = 2u << 20;
+// The same for values in memory of devices: many, because the worker copies them at once.
+constexpr std::size_t kDeviceItemsPerRequest = 64;
+constexpr std::uint64_t kDeviceBytesPerRequest = 32u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
 // Between two tries to open staging while the agent is away.
 constexpr std::uint64_t kAgentAwayNs = 20'000'000;
@@ -33,8 +36,18 @@ bool is_away(mc_status status) {
 }  // namespace
 
 PutBatch::PutBatch(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
-                   const PutRules& rules, Mode mode)
-    : client_(client), channel_(channel), items_(items), count_(count), rules_(rules), mode_(mode) {
+                   const PutRules& rules, Mode mode, const Fd* bell)
+    : client_(client),
+      channel_(channel),
+      items_(items),
+      count_(count),
+      rules_(rules),
+      mode_(mode),
+      bell_(bell) {
+  if (rules.stream != nullptr && may_be_devices()) {
+    const auto left = client.stream_copies().take_left(channel.memory().serial);
+    if (!left.empty()) channel.give_back(left);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const mc_status bad = check_item(items[i]);
     items[i].status = kOpen;
@@ -48,6 +61,7 @@ PutBatch::~PutBatch() {
   try {
     if (reserving_.valid()) channel_.forget(reserving_);
     for (; first_sent_ < sent_.size(); ++first_sent_) channel_.forget(sent_[first_sent_].ticket);
+    leave_copying();
     drop_copied();
     drop_spare();
     free_staging();
@@ -82,8 +96,13 @@ PutBatch::Wants PutBatch::step() {
       ++next_;
       begin_item();
     }
+    if (!on_devices_.empty()) cache.reset();
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
+    if (!copying_.empty()) take_answers();  // without a worker, copies have ended
     if (waits()) return Wants::kAnswer;
+    if (!copying_.empty()) {
+      return copying_.front().group->is_idle() ? Wants::kRequest : Wants::kCopies;
+    }
     if (!begin_again()) return Wants::kNothing;
   }
 }
@@ -110,8 +129,14 @@ std::uint64_t PutBatch::hash_of_item(std::size_t index) {
 // kNothing: the item is copied, or has its status.
 PutBatch::Wants PutBatch::write(std::size_t index) {
   const std::uint64_t hash = hash_of_item(index);
+  const mc_put_item& item = items_[index];
+  if (rules_.stream != nullptr && !is_any_on_device(item.pieces, item.piece_count)) {
+    end(index,
+        {MC_INVALID_ARGUMENT, "a stream orders copies of device memory, not of host memory"});
+    return Wants::kNothing;
+  }
   if (mode_ != Mode::kCopy && rules_.keeps_existing() &&
-      object_exists(channel_, items_[index].key, hash, true)) {
+      object_exists(channel_, item.key, hash, true)) {
     end(index, {});
     return Wants::kNothing;
   }
@@ -127,8 +152,15 @@ PutBatch::Wants PutBatch::write_here(std::size_t index, std::uint64_t hash) {
     return reserve(bytes);
   }
   Put put = put_of(channel_, item, rules_);
-  if (Status copied = write_to_pool(channel_, reserved, hash, item.pieces, item.piece_count, put);
-      !copied.ok()) {
+  Status copied;
+  if (is_any_on_device(item.pieces, item.piece_count)) {
+    on_devices_.add(copied_.size(), room_of(channel_.memory(), reserved), hash, item.pieces,
+                    item.piece_count);
+    locate(channel_.memory(), reserved, put);
+  } else {
+    copied = write_to_pool(channel_, reserved, hash, item.pieces, item.piece_count, put);
+  }
+  if (!copied.ok()) {
     channel_.give_reservation_cache(reserved);
     end(index, copied);
     return Wants::kNothing;
@@ -161,7 +193,7 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
   staging_ = *staging;
   Put put = put_of(channel_, item, rules_);
   // A value that stays in the caller's part of staging needs no copy.
-  const auto inside = item.piece_count == 1 && mode_ == Mode::kPut
+  const auto inside = item.piece_count == 1 && mode_ == Mode::kPut && rules_.stream == nullptr
                           ? staging_->offset_of(item.pieces[0].data, length)
                           : std::nullopt;
   if (inside) {
@@ -184,8 +216,8 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
     return waits() ? Wants::kAnswer : Wants::kStaging;
   }
-  if (Status copied =
-          write_to_staging(channel_, staging_, *offset, item.pieces, item.piece_count, put);
+  if (Status copied = write_to_staging(channel_, staging_, *offset, item.pieces, item.piece_count,
+                                       rules_.stream, put);
       !copied.ok()) {
     end(index, copied);
     return Wants::kNothing;
@@ -236,7 +268,93 @@ void PutBatch::drop_copied() {
   drop(&channel_, copied_);
   copied_.clear();
   copied_bytes_ = 0;
+  on_devices_ = {};
 }
+
+// Copies and sums the values in memory of devices. A put whose value cannot be copied ends.
+void PutBatch::copy_values() {
+  if (on_devices_.empty()) return;
+  const bool together = on_devices_.run(channel_).ok();
+  std::vector<Put> puts = std::exchange(copied_, {});
+  std::size_t value = 0;
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    Put& put = puts[i];
+    if (value < on_devices_.size() && on_devices_.number(value) == i) {
+      const Status copied = together ? Status() : on_devices_.run_alone(channel_, value);
+      if (!copied.ok()) {
+        expect_no_refill(put);
+        copied_bytes_ -= put.fields.length;
+        drop(&channel_, {&put, 1});
+        end(put.item, copied);
+        ++value;
+        continue;
+      }
+      put.fields.checksum = on_devices_.sum(value++);
+    }
+    copied_.push_back(std::move(put));
+  }
+  on_devices_ = {};
+}
+
+// The copies are work of the stream from now on.
+void PutBatch::begin_values() {
+  auto bell = bell_ != nullptr ? bell_->duplicate() : Result<Fd>(Fd());
+  const auto group = std::make_shared<CopyGroup>(bell ? std::move(*bell) : Fd());
+  Status begun = bell ? Status() : bell.error();
+  if (begun.ok()) begun = on_devices_.begin(client_, channel_, rules_.stream, group);
+  if (!begun.ok()) {
+    // Some of the copies may be under way.
+    static_cast<void>(group->wait().ok());
+    for (const Put& put : copied_) end(put.item, begun);
+    return drop_copied();
+  }
+  copying_.push_back({std::exchange(copied_, {}), std::exchange(on_devices_, {}), group, false});
+  copied_bytes_ = 0;
+}
+
+// REQUIRES: no copy of the first request is under way. False: the channel is full.
+bool PutBatch::send_front() {
+  Copying& front = copying_.front();
+  Status failure = cancelled_ ? Status(MC_CANCELLED) : front.group->wait();
+  // The stream may have overwritten the values since: no second try.
+  if (front.puts.front().session != channel_.memory().serial) failure = Status(MC_SESSION_LOST);
+  if (!failure.ok()) {
+    end_front(failure);
+    return true;
+  }
+  for (std::size_t i = 0; !front.summed && i < front.puts.size(); ++i) {
+    front.puts[i].fields.checksum = front.values.sum(i);
+  }
+  front.summed = true;
+  if (sent_.size() == sent_.capacity()) sent_.reserve(2 * sent_.size() + 4);
+  const auto ticket = send(channel_, front.puts, rules_.flags(), rules_.deadline_ns);
+  if (!ticket) return false;
+  sent_.push_back({*ticket, std::move(front.puts)});
+  copying_.pop_front();
+  return true;
+}
+
+void PutBatch::end_front(const Status& status) {
+  for (const Put& put : copying_.front().puts) {
+    expect_no_refill(put);
+    end(put.item, status);
+  }
+  drop(&channel_, copying_.front().puts);
+  copying_.pop_front();
+}
+
+void PutBatch::leave_copying() {
+  for (Copying& copying : copying_) {
+    StreamCopies::Left left{copying.group, copying.puts.front().session, {}};
+    for (const Put& put : copying.puts) {
+      left.room.push_back({put.fields.entry, put.fields.generation});
+    }
+    client_.stream_copies().leave(std::move(left));
+  }
+  copying_.clear();
+}
+
+bool PutBatch::wait_for_copies() { return copying_.front().group->wait_until(rules_.deadline_ns); }
 
 std::vector<Put> PutBatch::take_copied() {
   for (const Put& put : copied_) end(put.item, {});
@@ -244,6 +362,7 @@ std::vector<Put> PutBatch::take_copied() {
 }
 
 void PutBatch::keep_values() {
+  copy_values();
   values_.resize(count_);
   value_pieces_.resize(count_);
   for (std::size_t i = 0; i < count_; ++i) {
@@ -346,6 +465,9 @@ bool PutBatch::must_send() const {
   // Items for other hosts go alone.
   const bool elsewhere =
       !copied_.front().in_pool() && (wants_host() || !channel_.memory().isolated);
+  if (!on_devices_.empty()) {
+    return copied_.size() >= kDeviceItemsPerRequest || copied_bytes_ >= kDeviceBytesPerRequest;
+  }
   return elsewhere || copied_.size() >= kItemsPerRequest || copied_bytes_ >= kBytesPerRequest;
 }
 
@@ -356,7 +478,12 @@ PutBatch::Wants PutBatch::send_copied() {
     drop_copied();
     return Wants::kNothing;
   }
-  if (mode_ == Mode::kCopy) return Wants::kNothing;
+  if (rules_.stream != nullptr && !on_devices_.empty()) {
+    begin_values();
+    return Wants::kNothing;
+  }
+  copy_values();
+  if (mode_ == Mode::kCopy || copied_.empty()) return Wants::kNothing;
   // No exception may part the ticket from the puts.
   if (sent_.size() == sent_.capacity()) sent_.reserve(2 * sent_.size() + 4);
   const std::uint64_t host = wants_host() && !copied_.front().in_pool() ? rules_.host : 0;
@@ -383,6 +510,8 @@ void PutBatch::take_answers() {
       if (put.status != kOpen) end(put.item, Status(put.status));
     }
   }
+  while (!copying_.empty() && copying_.front().group->is_idle() && send_front()) {
+  }
   if (first_sent_ < sent_.size()) return;
   sent_.clear();
   first_sent_ = 0;
@@ -404,7 +533,8 @@ void PutBatch::end(std::size_t index, const Status& status) {
 
 // Puts the items of a lost session again. False: no item is left, or no try.
 bool PutBatch::begin_again() {
-  if (mode_ == Mode::kCopy || cancelled_ || passes_ >= kSessionTries) return false;
+  const bool once = mode_ == Mode::kCopy || rules_.stream != nullptr;
+  if (once || cancelled_ || passes_ >= kSessionTries) return false;
   bool any = false;
   for (std::size_t i = 0; i < count_ && !any; ++i) any = is_open(i);
   if (!any || now_ns() >= rules_.deadline_ns) return false;
@@ -420,6 +550,8 @@ void PutBatch::refuse(const Status& why) {
     drop_copied();
   } else if (next_ < count_) {
     refused(why);
+  } else if (!copying_.empty()) {
+    end_front(why);
   }
 }
 
@@ -441,6 +573,10 @@ void PutBatch::give_up(const Status& why) {
     channel_.forget(sent.ticket);
     for (const Put& put : sent.puts) end(put.item, why);
   }
+  for (const Copying& copying : copying_) {
+    for (const Put& put : copying.puts) end(put.item, why);
+  }
+  leave_copying();
 }
 
 Status PutBatch::outcome() const {
@@ -452,23 +588,45 @@ Status PutBatch::outcome() const {
 
 // ---- Waiting calls ------------------------------------------------------------------------------
 
+namespace {
+
+void wait_for(PutBatch& batch, Channel& channel, PutBatch::Wants wants) {
+  switch (wants) {
+    case PutBatch::Wants::kNothing:
+      return;
+    case PutBatch::Wants::kAnswer:
+      if (!channel.wait(batch.awaited())) {
+        batch.give_up({MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"});
+      }
+      return;
+    case PutBatch::Wants::kStaging:
+      if (Status none = batch.wait_for_staging(); !none.ok()) batch.refuse(none);
+      return;
+    case PutBatch::Wants::kRequest:
+      return batch.refuse(
+          {MC_BUSY, "too many requests are in flight on this channel; wait for some"});
+    case PutBatch::Wants::kCopies:
+      if (!batch.wait_for_copies()) {
+        batch.give_up({MC_TIMEOUT, "the stream did not come to the copies by the deadline"});
+      }
+  }
+}
+
+}  // namespace
+
 void finish(PutBatch& batch, Channel& channel) {
   for (;;) {
-    switch (batch.step()) {
-      case PutBatch::Wants::kNothing:
-        return;
-      case PutBatch::Wants::kAnswer:
-        if (!channel.wait(batch.awaited())) {
-          batch.give_up({MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"});
-        }
-        break;
-      case PutBatch::Wants::kStaging:
-        if (Status none = batch.wait_for_staging(); !none.ok()) batch.refuse(none);
-        break;
-      case PutBatch::Wants::kRequest:
-        batch.refuse({MC_BUSY, "too many requests are in flight on this channel; wait for some"});
-        break;
-    }
+    const PutBatch::Wants wants = batch.step();
+    if (wants == PutBatch::Wants::kNothing) return;
+    wait_for(batch, channel, wants);
+  }
+}
+
+void begin_copies(PutBatch& batch, Channel& channel) {
+  for (;;) {
+    const PutBatch::Wants wants = batch.step();
+    if (!batch.has_unwritten()) return;
+    wait_for(batch, channel, wants);
   }
 }
 
@@ -481,7 +639,9 @@ namespace {
   const std::uint64_t length = value_bytes(item);
   if (length <= kSmallBytes) channel.wake_ahead();
   const std::uint64_t hash = hash_of(channel, item.key);
-  if (channel.memory().isolated || is_for_other_host(channel, rules)) return false;
+  if (channel.memory().isolated || is_for_other_host(channel, rules) || rules.stream != nullptr) {
+    return false;
+  }
   if (rules.keeps_existing() && object_exists(channel, item.key, hash, true)) {
     item.status = MC_OK;
     return true;

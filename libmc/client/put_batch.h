@@ -12,6 +12,8 @@
 //        │  or staging               └──► refused: staging, for other hosts; or done with the status
 //        │  (an item that another host shall hold goes to staging at once)
 //     copy ──► 8 items or 2 MiB are copied: kPut, while the next items are copied
+//        │     (values in memory of devices are copied together: 64 items or 32 MiB)
+//        ├──► with a stream, the copies are under way, and the next items begin: wants the copies
 //        └──► at the end: wants the answers ──► statuses ──session lost: the items again──► done
 //
 // Threads: as the given channel.
@@ -20,11 +22,13 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "libmc/client/client.h"
+#include "libmc/client/device/device_values.h"
 #include "libmc/client/session/channel.h"
 #include "libmc/client/writing.h"
 #include "mc/mc.h"
@@ -37,12 +41,13 @@ class PutBatch {
   // batch ends when the values are copied, for a group.
   enum class Mode { kPut, kPutLater, kCopy };
   // kAnswer: of awaited(). kStaging: other calls must free staging, or the agent that opens staging
-  // is away. kRequest: the channel is full.
-  enum class Wants { kNothing, kAnswer, kStaging, kRequest };
+  // is away. kRequest: the channel is full. kCopies: of a stream.
+  enum class Wants { kNothing, kAnswer, kStaging, kRequest, kCopies };
 
-  // items, and the memory that they and the rules point to, stay valid as long as the batch.
+  // items, and the memory that they and the rules point to, stay valid as long as the batch. bell: null,
+  // or an eventfd that the ends of copies in the order of a stream signal.
   PutBatch(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
-           const PutRules& rules, Mode mode);
+           const PutRules& rules, Mode mode, const Fd* bell = nullptr);
   // Forgets requests without an answer. Copied puts are dropped.
   ~PutBatch();
   PutBatch(const PutBatch&) = delete;
@@ -55,11 +60,16 @@ class PutBatch {
   // Waits for staging for the next item, or for an agent that opens staging. Errors: MC_NO_SPACE,
   // MC_TIMEOUT.
   Status wait_for_staging();
+  // Waits for the copies of a request. False: the stream did not come to the copies by the deadline.
+  bool wait_for_copies();
+  // Items whose copies have not begun.
+  bool has_unwritten() const { return next_ < count_; }
   // Ends the items that cannot go on for the lack of staging or of a request.
   void refuse(const Status& why);
   // Ends all items that have not been sent.
   void cancel(mc_status status);
-  // Ends all items that have no status yet, and forgets their requests.
+  // Ends all items that have no status yet, and forgets their requests. The room of copies under way comes
+  // back with a later batch.
   void give_up(const Status& why);
 
   // The caller's values end now: copies the values that are not copied yet.
@@ -80,6 +90,13 @@ class PutBatch {
   struct Sent {
     Channel::Ticket ticket;
     std::vector<Put> puts;
+  };
+  // A request whose copies a stream orders.
+  struct Copying {
+    std::vector<Put> puts;
+    DeviceValues values;
+    std::shared_ptr<CopyGroup> group;
+    bool summed = false;
   };
   // An item without a final status.
   static constexpr mc_status kOpen = MC_SESSION_LOST;
@@ -103,6 +120,11 @@ class PutBatch {
   void drop_spare();
   void free_staging();
   void drop_copied();
+  void copy_values();
+  void begin_values();
+  bool send_front();
+  void end_front(const Status& status);
+  void leave_copying();
   void add(Put put, std::size_t index);
   void expect_no_refill(const Put& put) {
     if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
@@ -122,6 +144,7 @@ class PutBatch {
   const std::size_t count_;
   const PutRules& rules_;
   const Mode mode_;
+  const Fd* const bell_;
 
   std::size_t next_ = 0;        // the item to copy
   std::size_t prefetched_ = 0;  // count of items whose look-ups have been started
@@ -141,6 +164,8 @@ class PutBatch {
   std::uint64_t expected_refill_bytes_ = 0;
   std::vector<Put> copied_;
   std::uint64_t copied_bytes_ = 0;
+  DeviceValues on_devices_;  // of copied_, still to be copied
+  std::deque<Copying> copying_;
   std::vector<Sent> sent_;  // from first_sent_ on
   std::size_t first_sent_ = 0;
   std::array<Hashed, 8> hashed_;  // as many items are prefetched
@@ -154,5 +179,7 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
                     const PutRules& rules);
 // Runs the batch to the end of all items.
 void finish(PutBatch& batch, Channel& channel);
+// Runs the batch until the copies of all items have begun in the order of the stream. Waits for room.
+void begin_copies(PutBatch& batch, Channel& channel);
 
 }  // namespace mc::client

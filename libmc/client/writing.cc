@@ -9,6 +9,7 @@
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/client/caller_memory.h"
+#include "libmc/client/device/device_values.h"
 #include "libmc/client/reading.h"
 #include "libmc/client/remote.h"
 
@@ -141,47 +142,53 @@ class Places {
 };
 
 // The sum is of the bytes in the pool, which only the copies' end brings.
-[[gnu::noinline]] Status write_from_devices(Channel& channel, Places places, const mc_slice* pieces,
+[[gnu::noinline]] Status write_from_devices(Channel& channel, const Reserved& reserved,
+                                            std::uint64_t hash, const mc_slice* pieces,
                                             std::size_t piece_count, std::uint64_t* sum) {
-  CallerCopies copies(channel, device::Direction::kFromDevice);
-  Places summed = places;
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < piece_count; ++i) {
-    const auto* from = static_cast<const std::byte*>(pieces[i].data);
-    if (Status status = copies.enter(from, pieces[i].size); !status.ok()) return status;
-    for (std::uint64_t left = pieces[i].size; left > 0;) {
-      const auto [to, step] = places.next(left);
-      copies.take(to, from, step);
-      from += step;
-      left -= step;
-    }
-    length += pieces[i].size;
-  }
-  if (Status status = copies.run(); !status.ok()) return status;
-  while (length > 0) {
-    const auto [at, step] = summed.next(length);
-    *sum = checksum(*sum, at, step);
-    length -= step;
-  }
+  DeviceValues value;
+  value.add(0, room_of(channel.memory(), reserved), hash, pieces, piece_count);
+  if (Status status = value.run(channel); !status.ok()) return status;
+  *sum = value.sum(0);
   return {};
+}
+
+void prepare(const Memory& memory, const Reserved& reserved) {
+  for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
+    memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
+  }
 }
 
 }  // namespace
 
+std::vector<mc_span> room_of(const Memory& memory, const Reserved& reserved) {
+  prepare(memory, reserved);
+  std::vector<mc_span> room;
+  for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
+    const shm::ExtentRecord& extent = reserved.extents[i];
+    room.push_back({memory.pool_for_writing() + extent.offset_bytes, extent.length_bytes});
+  }
+  return room;
+}
+
+[[gnu::hot]] void locate(const Memory& memory, const Reserved& reserved, Put& put) {
+  put.fields.entry = reserved.id.entry;
+  put.fields.generation = reserved.id.generation;
+  put.session = memory.serial;
+  put.reserved_bytes = reserved.length;
+}
+
 [[gnu::hot]] Status write_to_pool(Channel& channel, const Reserved& reserved, std::uint64_t hash,
                                   const mc_slice* pieces, std::size_t piece_count, Put& put) {
   const Memory& memory = channel.memory();
-  for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
-    memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
-  }
   std::uint64_t sum = hash;
-  Places places(memory, reserved);
   if (is_any_on_device(pieces, piece_count)) [[unlikely]] {
-    if (Status copied = write_from_devices(channel, places, pieces, piece_count, &sum);
+    if (Status copied = write_from_devices(channel, reserved, hash, pieces, piece_count, &sum);
         !copied.ok()) {
       return copied;
     }
   } else {
+    prepare(memory, reserved);
+    Places places(memory, reserved);
     for (std::size_t i = 0; i < piece_count; ++i) {
       const auto* from = static_cast<const std::byte*>(pieces[i].data);
       for (std::uint64_t left = pieces[i].size; left > 0;) {
@@ -192,18 +199,17 @@ class Places {
       }
     }
   }
-  put.fields.entry = reserved.id.entry;
-  put.fields.generation = reserved.id.generation;
+  locate(memory, reserved, put);
   put.fields.checksum = sum;
-  put.session = memory.serial;
-  put.reserved_bytes = reserved.length;
   MC_FAILPOINT("client.copied");
   return {};
 }
 
 Status write_to_staging(Channel& channel, std::shared_ptr<Staging> staging, std::uint64_t offset,
-                        const mc_slice* pieces, std::size_t piece_count, Put& put) {
-  if (Status copied = gather(channel, staging->at(offset), pieces, piece_count); !copied.ok()) {
+                        const mc_slice* pieces, std::size_t piece_count, mc_stream stream,
+                        Put& put) {
+  if (Status copied = gather(channel, staging->at(offset), pieces, piece_count, stream);
+      !copied.ok()) {
     staging->free(offset);
     return copied;
   }

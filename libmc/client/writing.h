@@ -29,9 +29,10 @@ struct PutRules {
   std::uint32_t pin_ttl_s = 0;
   bool upsert = false;
   std::uint32_t replicas = 0;
-  bool local = false;       // does not wait for the cluster
-  bool replicated = false;  // waits for the replicas
-  std::uint64_t host = 0;   // node id of the host that shall hold the object; 0: this host
+  bool local = false;          // does not wait for the cluster
+  bool replicated = false;     // waits for the replicas
+  std::uint64_t host = 0;      // node id of the host that shall hold the object; 0: this host
+  mc_stream stream = nullptr;  // that orders the copies
 
   std::uint16_t flags() const {
     return static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
@@ -87,15 +88,19 @@ bool may_offer_elsewhere(const Channel& channel, mc_status status);
 std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging,
                                               std::uint64_t bytes, std::uint64_t deadline_ns);
 
+// The spans of a reservation, ready for writes; the put's bytes are there.
+std::vector<mc_span> room_of(const Memory& memory, const Reserved& reserved);
+void locate(const Memory& memory, const Reserved& reserved, Put& put);
 // Copies and sums the value. hash: of the key, in this session. Channel::submit() orders these
 // copies before any later request of this thread. Errors: those of copies from devices
 // (caller_memory.h); the caller then keeps the reservation.
 Status write_to_pool(Channel& channel, const Reserved& reserved, std::uint64_t hash,
                      const mc_slice* pieces, std::size_t piece_count, Put& put);
-// Copies the value to an allocated range, which the put then owns. Errors: as above; the range is
-// then free again.
+// Copies the value to an allocated range, which the put then owns. stream: null, or of the copies.
+// Errors: as above; the range is then free again.
 Status write_to_staging(Channel& channel, std::shared_ptr<Staging> staging, std::uint64_t offset,
-                        const mc_slice* pieces, std::size_t piece_count, Put& put);
+                        const mc_slice* pieces, std::size_t piece_count, mc_stream stream,
+                        Put& put);
 
 // Asks the agent to publish the puts; with kFlagGroup all or nothing. All lie in the pool, or all
 // in staging. host: of puts in staging, another host to hold the objects. Errors: MC_BUSY,

@@ -116,7 +116,7 @@ class AsyncClient:
     ) -> None:
         """Client.put()."""
         rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host)
-        await self._wait(self._live().put((key,), (value,), *rules))
+        await self._wait(self._live().put((key,), (value,), *rules, None))
 
     async def put_batch(
         self,
@@ -131,10 +131,15 @@ class AsyncClient:
         replicas: int = 1,
         visibility: int | None = None,
         host: int = 0,
+        stream: int | None = None,
     ) -> None:
-        """Puts up to 1,024 objects at once. Raises the first failure; others may be stored."""
+        """Puts up to 1,024 objects at once. Raises the first failure; others may be stored.
+
+        stream: torch.cuda.Stream.cuda_stream; the values are then GPU memory, and the copies are
+        work of the stream.
+        """
         rules = (parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host)
-        await self._wait(self._live().put(keys, values, *rules))
+        await self._wait(self._live().put(keys, values, *rules, stream))
 
     async def get(self, key: str | bytes, default: Any = ...) -> Any:
         """Client.get(); default: the result of a miss, instead of NotFoundError."""

@@ -168,10 +168,11 @@ namespace {
 nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses, nb::handle sizes,
                        nb::handle parents, nb::handle pin, nb::handle pin_ttl, bool upsert,
                        nb::handle timeout, std::uint32_t replicas, nb::handle visibility,
-                       std::uint64_t host, const AddressRanges* ranges) {
+                       std::uint64_t host, const AddressRanges* ranges, nb::handle stream) {
   const CorePtr core = self.core();
   const Keys names(keys);
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+  PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+  rules.options.stream = stream_of(stream);
   const Pieces<mc_slice> pieces(names.size(), addresses, sizes);
   nb::object all_parents;
   if (!parents.is_none()) {
@@ -287,14 +288,14 @@ void bind_addresses(nb::class_<Client>& client) {
       .def(
           "put_addresses", &put_addresses, nb::arg("keys"), nb::arg("addresses"), nb::arg("sizes"),
           nb::kw_only(), nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,
-          nb::arg("ranges").none() = nb::none(),
+          nb::arg("ranges").none() = nb::none(), nb::arg("stream") = nb::none(),
           nb::sig("def put_addresses(self, keys: collections.abc.Iterable[str | bytes], addresses: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], sizes: "
                   "collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]], *, parents: "
                   "collections.abc.Iterable[str | bytes | None] | None = None, " MCKV_PUT_KEYWORDS
-                  ", ranges: AddressRanges | None = None) -> list[int]"),
+                  ", ranges: AddressRanges | None = None, stream: int | None = None) -> list[int]"),
           R"(put_batch() for plain addresses; the Status of each key.
 
 An object comes from one address, or from a list of them, one after the other (at most 1,024). The

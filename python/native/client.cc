@@ -92,12 +92,14 @@ void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent
 
 nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::handle parents,
                    nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout,
-                   std::uint32_t replicas, nb::handle visibility, std::uint64_t host) {
+                   std::uint32_t replicas, nb::handle visibility, std::uint64_t host,
+                   nb::handle stream) {
   const CorePtr core = self.core();
   const Keys names(keys);
   const nb::object all_values = tuple_of(values);
   require_equal(names.size(), nb::len(all_values), "keys and values must be equally many");
-  const PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+  PutRules rules(nb::none(), pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+  rules.options.stream = stream_of(stream);
   nb::object all_parents;
   if (!parents.is_none()) {
     all_parents = tuple_of(parents);
@@ -513,12 +515,13 @@ DeadlineError, DiskAwayError (stored, but a failed disk may bring a replaced obj
 AgentUnavailableError; TypeError and BufferError for a value that has no bytes.)")
       .def(
           "put_batch", &put_batch, nb::arg("keys"), nb::arg("values"), nb::kw_only(),
-          nb::arg("parents") = nb::none(), MCKV_PUT_ARGS,
+          nb::arg("parents") = nb::none(), MCKV_PUT_ARGS, nb::arg("stream") = nb::none(),
           nb::sig(
               "def put_batch(self, " KEYS ", values: collections.abc.Iterable[typing.Any], *, "
               "parents: collections.abc.Iterable[str | bytes | None] | None = None, " MCKV_PUT_KEYWORDS
-              ") -> list[int]"),
-          "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
+              ", stream: int | None = None) -> list[int]"),
+          "Puts many; the Status of each, in order. Raises only if the call as a whole failed. stream: "
+          "as of get_into_batch(); the call waits for the stream, asyncio's put_batch() does not.")
       .def(
           "get", &get, nb::arg("key"), nb::arg("default").none() = missing,
           nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),

@@ -6,6 +6,7 @@
 //   and the buffers of a submission until the caller takes the completion.
 #include <unordered_map>
 
+#include "addresses.h"
 #include "client.h"
 
 namespace mckv {
@@ -37,11 +38,12 @@ class Queue {
 
   std::uint64_t put(nb::handle keys, nb::handle values, nb::handle parent, nb::handle pin,
                     nb::handle pin_ttl, bool upsert, nb::handle timeout, std::uint32_t replicas,
-                    nb::handle visibility, std::uint64_t host) {
+                    nb::handle visibility, std::uint64_t host, nb::handle stream) {
     const Keys names(keys);
     const nb::object all = tuple_of(values);
     require_equal(names, all);
-    const PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+    PutRules rules(parent, pin, pin_ttl, upsert, timeout, replicas, visibility, host);
+    rules.options.stream = stream_of(stream);
     std::vector<HeldBytes> held;
     std::vector<mc_slice> slices;
     std::vector<mc_put_item> items;
@@ -53,6 +55,7 @@ class Queue {
       items.push_back({names[i], &slices[i], 1, {nullptr, 0}, MC_OK});
     }
     return submit([&](std::uint64_t id, Pending& pending) {
+      if (rules.options.stream != nullptr) pending.buffers = std::move(held);
       return mc_put_async(core_->client(), live(), items.data(), items.size(), &rules.options, id,
                           &pending.request);
     });
@@ -179,12 +182,12 @@ void bind_queue(nb::module_& module) {
       .def("put", &Queue::put, nb::arg("keys"), nb::arg("values"), nb::arg("parent").none(),
            nb::arg("pin").none(), nb::arg("pin_ttl").none(), nb::arg("upsert"),
            nb::arg("timeout").none(), nb::arg("replicas"), nb::arg("visibility").none(),
-           nb::arg("host"),
+           nb::arg("host"), nb::arg("stream").none(),
            nb::sig("def put(self, keys: collections.abc.Sequence[str | bytes], values: "
                    "collections.abc.Sequence[typing.Any], parent: str | bytes | None, pin: int | "
                    "None, pin_ttl: "
                    "float | None, upsert: bool, timeout: float | None, replicas: int, visibility: "
-                   "int | None, host: int) -> int"))
+                   "int | None, host: int, stream: int | None) -> int"))
       .def("get", &Queue::get, nb::arg("keys"), nb::arg("buffers"),
            nb::sig("def get(self, keys: collections.abc.Sequence[str | bytes], buffers: "
                    "collections.abc.Sequence[typing.Any]) -> int"))

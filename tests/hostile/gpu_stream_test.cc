@@ -60,6 +60,13 @@ class GpuStream : public GpuHost {
     EXPECT_EQ(peer_->check(memory_, kBytes, seed), "ok");
   }
 
+  // Gets four objects, whose bytes lie one after the other in memory.
+  void get_and_check(const std::string& name, int seed, std::uint64_t bytes = kMiB) {
+    ASSERT_EQ(tell("sync"), "ok");
+    ASSERT_EQ(tell(peer_->place("gets " + name + " 4", memory_, bytes)), "MC_OK");
+    EXPECT_EQ(peer_->check(memory_, 4 * bytes, seed), "ok");
+  }
+
   std::uint64_t memory_ = 0;
 };
 
@@ -120,6 +127,94 @@ TEST_F(GpuStream, AGetComesAfterEarlierAndBeforeLaterWork) {
   ASSERT_EQ(tell("finish"), "ok");
   ASSERT_EQ(tell("sync"), "ok");
   EXPECT_EQ(peer_->check(memory_, kBytes, 1), "ok");
+}
+
+TEST_F(GpuStream, APutComesAfterEarlierAndBeforeLaterWork) {
+  serve();
+  for (int i = 0; i < 5 && !HasFatalFailure(); ++i) {
+    const std::string name = "object" + std::to_string(i) + "-";
+    repaint(10 * i);
+    ASSERT_EQ(tell(peer_->place("puts_in_order " + name + " 4", memory_, kMiB)), "MC_OK");
+    repaint(10 * i + 1);
+    get_and_check(name, 10 * i);
+  }
+}
+
+TEST_F(GpuStream, AnAsynchronousPutDoesNotWaitForTheStream) {
+  serve();
+  // Room for small values comes from a cache, room for large ones from the agent.
+  for (const std::uint64_t bytes : {std::uint64_t{4096}, kMiB}) {
+    const std::string name = "object" + std::to_string(bytes) + "-";
+    ASSERT_EQ(tell("hold"), "ok");
+    repaint(5);
+    ASSERT_EQ(tell(peer_->place("puts_later " + name + " 4", memory_, bytes)), "MC_OK");
+    repaint(6);
+    EXPECT_EQ(tell("await 20"), "MC_TIMEOUT");
+    EXPECT_EQ(tell("view " + name + "0"), "MC_NOT_FOUND");
+    ASSERT_EQ(tell("finish"), "ok");
+    EXPECT_EQ(tell("await 10000"), "MC_OK");
+    get_and_check(name, 5, bytes);
+  }
+  EXPECT_TRUE(until([&] { return worker_bytes() >= 2 * kBytes; }))
+      << "no copy was the client's own";
+}
+
+TEST_F(GpuStream, APutEndsByItsDeadlineThoughTheStreamDoesNotCome) {
+  serve();
+  ASSERT_EQ(tell("hold"), "ok");
+  const std::string late = "MC_TIMEOUT MC_TIMEOUT MC_TIMEOUT MC_TIMEOUT ";
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(tell(peer_->place("puts_briefly late 4", memory_, kMiB)), late);
+  }
+  const auto reserved = [&] {
+    return agent_->ask("status")["sessions"][0]["reserved_bytes"].asUInt64();
+  };
+  EXPECT_TRUE(until([&] { return reserved() >= 20 * kMiB; }));
+  ASSERT_EQ(tell("finish"), "ok");
+  ASSERT_EQ(tell("sync"), "ok");
+  EXPECT_EQ(tell("view late0"), "MC_NOT_FOUND");
+  repaint(1);
+  ASSERT_EQ(tell(peer_->place("puts_in_order object 4", memory_, kMiB)), "MC_OK");
+  repaint(2);
+  get_and_check("object", 1);
+  EXPECT_TRUE(until([&] { return reserved() < 10 * kMiB; })) << "the room of the late puts";
+}
+
+TEST_F(GpuStream, APutOfAWorkerThatDiesEndsWithTheRightBytes) {
+  serve();
+  const int pid = worker_pid();
+  ASSERT_EQ(tell("hold"), "ok");
+  repaint(5);
+  ASSERT_EQ(tell(peer_->place("puts_later object 4", memory_, kMiB)), "MC_OK");
+  repaint(6);
+  ::kill(pid, SIGKILL);
+  ASSERT_EQ(tell("finish"), "ok");
+  EXPECT_EQ(tell("await 10000"), "MC_OK");
+  get_and_check("object", 5);
+}
+
+TEST_F(GpuStream, AClientThatLeavesBeforeItsPutsEndLeavesNothing) {
+  serve();
+  ASSERT_EQ(tell("hold"), "ok");
+  ASSERT_EQ(tell(peer_->place("puts_later object 4", memory_, kMiB)), "MC_OK");
+  ASSERT_EQ(tell("finish"), "ok");
+  peer_->tell("leave");
+  EXPECT_TRUE(all_sessions_have_ended());
+}
+
+TEST_F(GpuStream, AHostWithoutWorkersPutsOnTheStream) {
+  start_agent("none");
+  ASSERT_EQ(tell("connect " + agent_->socket()), "MC_OK");
+  memory_ = peer_->allocate(kBytes);
+  for (const std::string command : {"puts_in_order", "puts_later"}) {
+    repaint(1);
+    ASSERT_EQ(tell(peer_->place(command + " " + command + " 4", memory_, kMiB)), "MC_OK");
+    repaint(2);
+    if (command == "puts_later") {
+      EXPECT_EQ(tell("await 10000"), "MC_OK");
+    }
+    get_and_check(command, 1);
+  }
 }
 
 TEST_F(GpuStream, AGetOfAWorkerThatDiesGoesOnWithTheRightBytes) {

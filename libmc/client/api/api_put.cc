@@ -63,6 +63,7 @@ namespace mc::client {
   rules.replicas = given.replicas;
   rules.local = given.visibility == MC_VISIBLE_LOCAL;
   rules.host = given.host;
+  rules.stream = given.stream;
   return rules;
 }
 
@@ -85,6 +86,11 @@ Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_it
   if (is_for_other_host(channel, rules)) {
     for (std::size_t i = 0; i < count; ++i) items[i].status = MC_INVALID_ARGUMENT;
     return {MC_INVALID_ARGUMENT, "a group stays on this host: mc_put_options.host must be 0"};
+  }
+  if (rules.stream != nullptr) {
+    for (std::size_t i = 0; i < count; ++i) items[i].status = MC_INVALID_ARGUMENT;
+    return {MC_INVALID_ARGUMENT,
+            "a put of a group has no stream: mc_put_options.stream must be null"};
   }
   const std::size_t room = MC_MAX_GROUP_ITEMS - group.puts.size();
   for (std::size_t i = room; i < count; ++i) items[i].status = MC_TOO_LARGE;
@@ -124,13 +130,7 @@ Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_it
 std::uint64_t sum_of(const mc_reservation& reservation, std::uint64_t hash, std::uint64_t length) {
   mc_span spans[MC_MAX_EXTENTS];
   const std::size_t count = mc_reservation_spans(&reservation, spans, MC_MAX_EXTENTS);
-  std::uint64_t sum = hash;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t part = std::min<std::uint64_t>(length, spans[i].size);
-    sum = checksum(sum, spans[i].data, part);
-    length -= part;
-  }
-  return sum;
+  return sum_of_room({spans, count}, hash, length);
 }
 
 void drop_puts(mc_group& group) {
@@ -253,6 +253,9 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   if (!rules) return fail_with(rules.error());
   if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
     return fail_with({MC_INVALID_ARGUMENT, "a reservation cannot join a group"});
+  }
+  if (rules->stream != nullptr) {
+    return fail_with({MC_INVALID_ARGUMENT, "a commit has no stream; mc_write_reservations() has"});
   }
   auto channel = client.channel(rules->deadline_ns);
   if (!channel) return fail_with(channel.error());

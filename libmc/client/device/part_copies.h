@@ -26,6 +26,9 @@ class PartCopies {
   template <typename Span, typename Piece>
   bool add(std::span<const Span> spans, std::uint64_t length, std::uint64_t offset,
            std::span<const Piece> pieces, std::uint64_t most = ~std::uint64_t{0});
+  void append(const PartCopies& more) {
+    parts_.insert(parts_.end(), more.parts_.begin(), more.parts_.end());
+  }
   bool empty() const { return parts_.empty(); }
 
   // Returns after the copies. Memory of the host and of devices may be mixed. Errors:
@@ -44,7 +47,7 @@ class PartCopies {
   }
   Result<int> device_of_all() const;
 
-  const device::Direction direction_;
+  device::Direction direction_;
   std::vector<device::DevicePiece> parts_;
 };
 

@@ -40,7 +40,9 @@ void CopyGroup::begin() {
 void CopyGroup::end(const Status& status) {
   const MutexLock lock(mutex_);
   if (failure_.ok()) failure_ = status;
-  if (--under_way_ == 0) ended_.notify_all();
+  if (--under_way_ != 0) return;
+  ended_.notify_all();
+  if (bell_) signal_eventfd(bell_.get());
 }
 
 void CopyGroup::fail(const Status& status) {
@@ -52,6 +54,18 @@ Status CopyGroup::wait() {
   const MutexLock lock(mutex_);
   ended_.wait(mutex_, [&]() MC_REQUIRES(mutex_) { return under_way_ == 0; });
   return failure_;
+}
+
+bool CopyGroup::is_idle() {
+  const MutexLock lock(mutex_);
+  return under_way_ == 0;
+}
+
+bool CopyGroup::wait_until(std::uint64_t deadline_ns) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t now = now_ns();
+  const std::chrono::nanoseconds left(deadline_ns > now ? deadline_ns - now : 0);
+  return ended_.wait_for(mutex_, left, [&]() MC_REQUIRES(mutex_) { return under_way_ == 0; });
 }
 
 Status CopyGroup::take_failure() {
@@ -270,6 +284,22 @@ Status StreamCopies::send(int device, std::span<const shm::LaneCopy> copies, Und
   status = driver.call<&Calls::stream_wait_value>(stream, done_at, stamp, device::kAtLeast);
   if (status.ok()) status = driver.call<&Calls::event_record>(passed, stream);
   return status;
+}
+
+void StreamCopies::leave(Left left) {
+  const MutexLock lock(mutex_);
+  left_.push_back(std::move(left));
+}
+
+std::vector<ReservationId> StreamCopies::take_left(std::uint64_t session) {
+  std::vector<ReservationId> room;
+  const MutexLock lock(mutex_);
+  std::erase_if(left_, [&](const Left& left) {
+    if (!left.group->is_idle()) return false;
+    if (left.session == session) room.insert(room.end(), left.room.begin(), left.room.end());
+    return true;
+  });
+  return room;
 }
 
 // ---- The thread ---------------------------------------------------------------------------------

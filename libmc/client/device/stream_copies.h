@@ -28,26 +28,32 @@
 #include "libmc/base/mutex.h"
 #include "libmc/client/device/lane_end.h"
 #include "libmc/client/session/argument_arena.h"
+#include "libmc/client/session/channel.h"
 #include "libmc/client/session/connection.h"
 #include "libmc/device/pinned_buffers.h"
 
 namespace mc::client {
 
-class Channel;
 class Client;
 
 // Copies that a caller awaits together.
 class CopyGroup {
  public:
+  // bell: an eventfd that the end of the last copy signals; none by default.
+  explicit CopyGroup(Fd bell = Fd()) : bell_(std::move(bell)) {}
   void begin();
   void end(const Status& status);
   void fail(const Status& status);
+  bool is_idle();
   // Returns when no copy is under way. Errors: the first failure.
   Status wait();
+  // False: copies are still under way at the deadline.
+  bool wait_until(std::uint64_t deadline_ns);
   // Returns and forgets the first failure.
   Status take_failure();
 
  private:
+  const Fd bell_;
   Mutex mutex_;
   Condition ended_;
   unsigned under_way_ MC_GUARDED_BY(mutex_) = 0;
@@ -71,6 +77,16 @@ class StreamCopies {
   // is being captured), MC_DEVICE_FAILED.
   Status begin(Channel& channel, int device, device::Direction direction,
                std::span<const device::DevicePiece> pieces, void* stream, const Ending& ending);
+
+  // The reserved room of puts that ended before their copies.
+  struct Left {
+    std::shared_ptr<CopyGroup> group;
+    std::uint64_t session = 0;  // serial of the session's memory
+    std::vector<ReservationId> room;
+  };
+  void leave(Left left);
+  // The room of this session whose copies have ended since.
+  std::vector<ReservationId> take_left(std::uint64_t session);
 
  private:
   struct UnderWay {
@@ -128,6 +144,7 @@ class StreamCopies {
   std::list<Lane> lanes_ MC_GUARDED_BY(mutex_);
   bool ending_ MC_GUARDED_BY(mutex_) = false;
   std::map<int, Own> own_ MC_GUARDED_BY(mutex_);
+  std::vector<Left> left_ MC_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -169,6 +169,15 @@ typedef enum mc_visibility {
 
 typedef struct mc_group mc_group;
 
+/* A stream: a CUstream of the device's primary context (cudaStream_t is the same). Copies in the order of
+ * a stream behave as if they were work of the stream: they begin after the stream's earlier work, the
+ * stream's later work begins after the copies, and the call does not wait for them. All pieces of a call are
+ * then memory of one device. A client may have 256 requests of streams under way per device; further calls
+ * wait. Without a worker of the device, and for memory that is not registered, the call returns after the
+ * copies. A stream that is being captured is MC_INVALID_ARGUMENT. */
+typedef void* mc_stream;
+#define MC_LEGACY_STREAM ((mc_stream)1) /* the default stream */
+
 typedef struct mc_put_options {
   size_t struct_size;
   uint64_t timeout_ns; /* 0: the client's default */
@@ -187,9 +196,14 @@ typedef struct mc_put_options {
    * away or unknown is not waited for beyond half of the deadline: this host holds the object then.
    * Groups and reservations stay on this host: there, another host is MC_INVALID_ARGUMENT. */
   uint64_t host;
+  /* Null, or the stream that orders the copies of the values. mc_put() and mc_put_batch() still return after
+   * the put, so they wait for the stream; mc_put_async() waits for room only. MC_TIMEOUT: the stream did not
+   * come to the copies by the deadline. A batch needs room for all its values at once. In an isolated
+   * namespace, and for another host, all calls wait for the copies. Not with a group, not in mc_commit(). */
+  mc_stream stream;
 } mc_put_options;
 #define MC_PUT_OPTIONS_INIT \
-  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER, 0 }
+  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER, 0, NULL }
 
 /* Stores one copy of value under key. Returns when the object is visible as options->visibility
  * says. If the key exists, the put succeeds and leaves the stored object unchanged (but see
@@ -342,26 +356,16 @@ MC_API mc_status mc_register_memory(mc_client* client, const void* address,
  * ends all registrations. */
 MC_API mc_status mc_unregister_memory(mc_client* client, const void* address) MC_NOEXCEPT;
 
-/* Copies in the order of a stream. For engines that compute layer by layer, mc_read_views() copies parts of
- * pinned objects, and mc_write_reservations() fills parts of reservations.
- *
- * stream: a CUstream of the device's primary context (cudaStream_t is the same; MC_LEGACY_STREAM: the
- * default stream). The copies behave as if they were work of the stream: they begin after the stream's
- * earlier work, the stream's later work begins after the copies, and the call does not wait. All pieces
- * are then memory of one device. A client may have 256 requests of streams under way per device;
- * further calls wait. Without a worker of the device, and for memory that is not registered, the call
- * returns after the copies. A stream that is being captured is MC_INVALID_ARGUMENT.
- * Null: the call returns after the copies, which begin after the work of the default stream. Pieces may
- * be host memory. */
-typedef void* mc_stream;
-#define MC_LEGACY_STREAM ((mc_stream)1)
-
+/* ---- In the order of a stream ------------------------------------------------------------------ */
 /* Gets into memory of a device, in the order of the stream: as mc_get_batch(), but the call returns after
  * the look-ups, and the status of an item tells whether the object was found. The objects stay pinned until
  * their copies are done. MC_DEVICE_FAILED, MC_SESSION_LOST: as mc_read_views(). */
 MC_API mc_status mc_get_batch_on_stream(mc_client* client, mc_get_item* items, size_t count,
                                         mc_stream stream) MC_NOEXCEPT;
 
+/* For engines that compute layer by layer: mc_read_views() copies parts of pinned objects, and
+ * mc_write_reservations() fills parts of reservations. stream may be null: the call then returns after the
+ * copies, which begin after the work of the default stream, and pieces may be host memory. */
 typedef struct mc_read_item {
   const mc_view* view; /* released after the stream has done the copy */
   uint64_t offset;     /* of the first byte in the object */
@@ -393,7 +397,7 @@ MC_API void mc_group_abort(mc_group* group) MC_NOEXCEPT;           /* frees the 
 
 /* ---- Asynchronous forms ---------------------------------------------------------------------- */
 /* Before a submission returns, it copies or pins its input. The caller may then reuse keys, values
- * and item arrays. Get buffers and output arrays must stay until the completion. Every submission
+ * and item arrays; with mc_put_options.stream, the later work of the stream may reuse the values. Get buffers and output arrays must stay until the completion. Every submission
  * that returned MC_OK produces exactly one completion by its deadline (plus 1 s). */
 typedef struct mc_cq mc_cq;
 typedef struct mc_completion {

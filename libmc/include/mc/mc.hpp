@@ -82,7 +82,8 @@ struct PutOptions {
   bool upsert = false;           // replace what is stored under the key
   std::uint32_t replicas = 0;    // in a cluster: number of replicas; 0: one
   mc_visibility visibility = MC_VISIBLE_CLUSTER;
-  std::uint64_t host = 0;  // in a cluster: node id of the host to hold the object; 0: this host
+  std::uint64_t host = 0;      // in a cluster: node id of the host to hold the object; 0: this host
+  mc_stream stream = nullptr;  // that orders the copies of the values
 };
 
 namespace detail {
@@ -107,7 +108,8 @@ inline mc_put_options put_options(const PutOptions& options, mc_group* group = n
           group,
           options.replicas,
           options.visibility,
-          options.host};
+          options.host,
+          options.stream};
 }
 
 template <typename T>

@@ -36,6 +36,34 @@ class Device : public ClientTest {
 };
 MC_EVERYWHERE(Device);
 
+TEST_P(Device, AStreamOrdersCopiesOfDeviceMemoryAlone) {
+  serve({{"pool_bytes", "256MiB"}});
+  mc_client* client = open();
+  ASSERT_EQ(put(client, "old", "value"), MC_OK);
+  std::string value = "value";
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.stream = MC_LEGACY_STREAM;
+  EXPECT_EQ(mc_put(client, slice("new"), slice(value), &options), MC_INVALID_ARGUMENT);
+  const mc_span into{value.data(), value.size()};
+  mc_get_item item{slice("old"), &into, 1, 0, 0, MC_OK};
+  EXPECT_EQ(mc_get_batch_on_stream(client, &item, 1, MC_LEGACY_STREAM), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(item.status, MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_get_batch_on_stream(client, &item, 1, nullptr), MC_OK);
+  mc_reservation* reservation = nullptr;
+  ASSERT_EQ(mc_reserve(client, value.size(), 0, &reservation), MC_OK);
+  const mc_slice from = slice(value);
+  const mc_write_item part{reservation, 0, &from, 1};
+  EXPECT_EQ(mc_write_reservations(client, &part, 1, MC_LEGACY_STREAM), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_write_reservations(client, &part, 1, nullptr), MC_OK);
+  EXPECT_EQ(mc_commit(reservation, slice("new"), value.size(), &options), MC_INVALID_ARGUMENT);
+  mc_group* group = nullptr;
+  ASSERT_EQ(mc_group_begin(client, &group), MC_OK);
+  options.group = group;
+  EXPECT_EQ(mc_put(client, slice("new"), slice(value), &options), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_group_commit(group, 0), MC_GROUP_ABORTED);
+  EXPECT_EQ(mc_exists(client, slice("new")), MC_NOT_FOUND);
+}
+
 TEST_P(Device, ValuesComeFromDevicesAndGoThere) {
   serve({{"pool_bytes", "256MiB"}});
   mc_client* client = open();

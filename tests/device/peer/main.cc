@@ -29,6 +29,11 @@
 //   get KEY ADDRESS BYTES
 //   gets NAME COUNT ADDRESS BYTES      objects NAME0 and so on; after a failure the status of each
 //   gets_in_order ...                  the same, in the order of the stream
+//   puts NAME COUNT ADDRESS BYTES      the same for puts
+//   puts_in_order ...                  in the order of the stream
+//   puts_briefly ...                   the same, with a deadline of 50 ms
+//   puts_later ...                     the same as puts_in_order, and the call does not wait
+//   await MILLISECONDS         waits for the completion of puts_later; answers with its status
 //   remove KEY
 //   reserve NAME BYTES
 //   write NAME OFFSET ADDRESS BYTES    in the order of the stream

@@ -63,6 +63,43 @@ std::string PoolUser::get_batch(bool in_order, std::istringstream& words) {
   return answer;
 }
 
+// "NAME COUNT ADDRESS BYTES": as get_batch().
+std::string PoolUser::put_batch(const std::string& command, std::istringstream& words) {
+  std::string name;
+  std::uint64_t count = 0, number = 0;
+  std::size_t bytes = 0;
+  words >> name >> count >> number >> bytes;
+  std::vector<std::string> keys(count);
+  std::vector<mc_slice> pieces(count);
+  std::vector<mc_put_item> items(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = name + std::to_string(i);
+    pieces[i] = {reinterpret_cast<const void*>(number + i * bytes), bytes};
+    items[i] = {{keys[i].data(), keys[i].size()}, &pieces[i], 1, {nullptr, 0}, MC_INTERNAL};
+  }
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  if (command != "puts") options.stream = stream_;
+  if (command == "puts_briefly") options.timeout_ns = 50'000'000;
+  if (command == "puts_later") {
+    if (queue_ == nullptr) mc_cq_create(client_, &queue_);
+    return mc_status_name(mc_put_async(client_, queue_, items.data(), count, &options, 0, nullptr));
+  }
+  const mc_status first = mc_put_batch(client_, items.data(), count, &options);
+  std::string answer = mc_status_name(first);
+  if (first == MC_OK) return answer;
+  answer = "";
+  for (const mc_put_item& item : items) answer += std::string(mc_status_name(item.status)) + " ";
+  return answer;
+}
+
+// The status of the next completion.
+std::string PoolUser::await(std::uint64_t milliseconds) {
+  mc_completion completion{};
+  std::size_t count = 0;
+  const mc_status waited = mc_cq_wait(queue_, &completion, 1, &count, milliseconds * 1'000'000);
+  return mc_status_name(waited == MC_OK ? completion.status : waited);
+}
+
 std::optional<std::string> PoolUser::answer(const std::string& line) {
   std::istringstream words(line);
   std::string command;
@@ -79,6 +116,7 @@ std::optional<std::string> PoolUser::answer(const std::string& line) {
     if (!name_space.empty()) options.name_space = name_space.c_str();
     status = mc_open(&options, &client_);
   } else if (command == "leave") {
+    mc_cq_destroy(std::exchange(queue_, nullptr));
     mc_close(std::exchange(client_, nullptr));
   } else if (command == "register" || command == "unregister") {
     words >> number >> bytes;
@@ -104,6 +142,11 @@ std::optional<std::string> PoolUser::answer(const std::string& line) {
     status = copy_part(command, words);
   } else if (command == "gets" || command == "gets_in_order") {
     return get_batch(command == "gets_in_order", words);
+  } else if (command.starts_with("puts")) {
+    return put_batch(command, words);
+  } else if (command == "await") {
+    words >> number;
+    return await(number);
   } else if (command == "remove") {
     words >> text;
     status = mc_remove(client_, {text.data(), text.size()}, 0);

@@ -440,6 +440,15 @@ def test_questions_to_the_agent(client):
         client.ask({"verb": object()})
 
 
+def test_a_host_without_a_driver_has_no_streams(client, key):
+    refused = [mckv.Status.INVALID_ARGUMENT]
+    assert client.put_batch([key], [b"value"], stream=0) == refused
+    client.put(key, b"value")
+    assert client.get_into_batch([key], [bytearray(5)], stream=0) == [-refused[0]]
+    with client.view(key) as view, pytest.raises(mckv.InvalidArgumentError):
+        view.copy_ranges([id(key)], [1], [0], stream=0)
+
+
 def test_a_read_only_address_is_read_from_but_never_written_to(client, key):
     numpy = pytest.importorskip("numpy")
     client.put(key, b"v" * 100)

@@ -7,6 +7,7 @@ import mckv
 import pytest
 
 PROGRAM = """
+import asyncio
 import ctypes
 import sys
 
@@ -69,11 +70,29 @@ with mckv.Client(sys.argv[1]) as client:
         call("cuStreamSynchronize", None)
         assert painted() == first[1 : HALF + 1] + second[HALF:]
 
+    paint(first)
+    got = client.put_addresses(["one", "two"], [at, at + HALF], [HALF, HALF], stream=stream.value)
+    assert got == [mckv.Status.OK] * 2, got
+    paint(second)
+    assert client.get("one") + client.get("two") == first
+
     host = bytearray(SIZE)
     assert client.get_into_batch(["object"], [host]) == [SIZE]
     assert host == first
     refused = [-mckv.Status.INVALID_ARGUMENT]
     assert client.get_into_batch(["object"], [host], stream=stream.value) == refused
+    refused = [mckv.Status.INVALID_ARGUMENT]
+    assert client.put_batch(["three"], [host], stream=stream.value) == refused
+
+    async def put_host_memory():
+        async with client.asyncio() as pool:
+            await pool.put_batch(["three"], [host], stream=stream.value)
+
+    try:
+        asyncio.run(put_host_memory())
+        raise AssertionError("host memory was put in the order of a stream")
+    except mckv.InvalidArgumentError:
+        pass
 """
 
 
